@@ -356,9 +356,9 @@ def _to_tuple(parts: Iterable[MessagePart]) -> tuple[MessagePart, ...]:
 
 
 Role: TypeAlias = Literal["user", "system", "assistant"] | str
-"""A message's role: the interface shows ``user``, and the AI SDK adds ``system`` and ``assistant``.
+"""A message's role: the service documents ``user``, and the AI SDK adds ``system`` and ``assistant``.
 
-Other words are allowed, because the interface does not list them.
+Other words are allowed, because the service does not list them.
 """
 
 

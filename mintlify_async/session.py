@@ -367,9 +367,9 @@ class MintlifySession:
             commit: When a turn is saved. ``"finish"``: if its answer is complete. ``"partial"``: also if its
                 answer was interrupted after some text.
             busy: What happens if a turn is already running. ``"raise"``: a StateError. ``"queue"``: the call
-                waits, and then reads the store again. This is also true for ``undo``, ``save`` and ``delete``.
+                waits, and then reads the store again. The same applies to ``undo``, ``save``, ``delete``.
             max_messages: Maximum number of messages per question. The question counts, system messages do
-                not. A turn reads only the messages from the store that it sends.
+                not. A turn reads from the store only the messages that it sends.
 
         Raises:
             ConfigurationError: An argument is invalid.

@@ -68,7 +68,7 @@ class Extras:
 
 @frozen(kw_only=True, repr=False)
 class Answer(Extras):
-    """A complete answer, the result of awaiting a :class:`~mintlify_async.assistant.reply.Reply` returns.
+    """A complete answer. Awaiting a :class:`~mintlify_async.assistant.reply.Reply` returns it.
 
     It can be pickled, compared and used as a key of a dict. Like every pickle of a thread, a pickled answer
     has no ``thread.key``.

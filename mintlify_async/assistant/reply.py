@@ -192,7 +192,7 @@ class Reply(Extras, AsyncOnly):
 
     @property
     def text_stream(self) -> TextStream:
-        """The text as people read it, piece by piece; :class:`~.answer.TextStream` says what is held back.
+        """The text as people read it, piece by piece. Text that may still change is held back.
 
         An async iterator that reads this reply.
         """
@@ -204,7 +204,7 @@ class Reply(Extras, AsyncOnly):
         """Return an async iterator of chat messages that grow with the answer.
 
         Each :class:`Edit` contains a message's full text and the text to append. If its ``index`` is
-        new, send the text as a message, else edit that message. The reply is read on meanwhile.
+        new, send the text as a message, else edit that message. The answer is read in the background.
         Everything received is shown before the iterator ends or raises. Breaking out of the loop closes
         the reply. The text is that of :attr:`text_stream`. Received text stays, even if a ``reset-step``
         makes it void.
@@ -431,7 +431,7 @@ class Reply(Extras, AsyncOnly):
             warn_unread("entered, but never read", made_at)
 
     async def close(self) -> None:
-        """Stop reading and free the connection at once. A conversation's unfinished turn is rolled back.
+        """Stop reading and close the connection immediately. A conversation's unfinished turn is rolled back.
 
         Safe to repeat and from any task. A task that is reading then ends without an error. A turn that
         had finished may raise ``StoreConflictError``, because the store has a newer one.

@@ -107,7 +107,7 @@ class Conversation:
 
     @property
     def busy(self) -> bool:
-        """Whether a turn is under way."""
+        """Whether a turn is running."""
         return self._transcript.lock.locked
 
     def __repr__(self) -> str:
@@ -134,8 +134,8 @@ class Conversation:
                 history is added here.
             replacing: The id of a message of the conversation, to edit a question or to have it answered
                 again. If the new turn is committed, it replaces the turn of that message and all later turns.
-                Else they stay. The question is sent with the turns before them, in a new thread, because the
-                old thread contains them. ``commit="partial"`` has no effect on it.
+                Otherwise they stay. The question is sent with the turns before them, in a new thread, because
+                the old thread contains them. ``commit="partial"`` has no effect on it.
             options: Further arguments of ``session.ask``: ``context``, ``filter``,
                 ``current_path``, ``retrieval_page_size``, ``timeout``, ``headers``,
                 ``extra_body``. ``timeout`` also limits the wait in line.
@@ -165,7 +165,7 @@ class Conversation:
         """Ask the question of an unfinished turn again, as the same message with the same id.
 
         Args:
-            options: Replace the options it was asked with.
+            options: Options that replace those of the first call.
 
         Raises:
             StateError: The last turn finished, or there was none.
@@ -202,10 +202,10 @@ class Conversation:
         new thread and is sent with the history.
 
         Args:
-            keep_thread: Stay in the same thread all the same.
+            keep_thread: Keep the same thread.
 
         Raises:
-            StateError: There is no turn, or one is under way; see :class:`Conversation`.
+            StateError: There is no turn, or one is running; see :class:`Conversation`.
             StoreConflictError: The store has a newer revision. Load and try again.
         """
         transcript, queue = self._transcript, self._transcript.settings.queue
@@ -230,7 +230,7 @@ class Conversation:
 
         Args:
             id: Its name in the store; a new one by default.
-            keep_thread: Stay in the same thread all the same.
+            keep_thread: Keep the same thread.
 
         Raises:
             StateError: It was not read from its store, or not all of it: ``await chat.load()`` first.
@@ -261,7 +261,7 @@ class Conversation:
 
         Raises:
             ConfigurationError: An argument is invalid.
-            StateError: The conversation has messages already, or a turn is under way.
+            StateError: The conversation has messages already, or a turn is running.
         """
         transcript = self._transcript
         transcript.lock.check_free()
@@ -308,7 +308,7 @@ class Conversation:
 
         Args:
             store: The store.
-            owner: The owner; the ``fp`` of conversations that were given none.
+            owner: The owner, which is the ``fp`` by default.
 
         Raises:
             StateError: The store cannot be used.
@@ -320,7 +320,7 @@ class Conversation:
         """Write the conversation to the store. Each finished turn is saved without a call.
 
         Raises:
-            StateError: It has no store, or a turn is under way; see :class:`Conversation`.
+            StateError: It has no store, or a turn is running; see :class:`Conversation`.
             StoreConflictError: The store has a newer revision; :meth:`load` first.
         """
         transcript = self._transcript
@@ -333,7 +333,7 @@ class Conversation:
         """Delete the conversation from the store, and its history here. Return whether the store had it.
 
         Raises:
-            StateError: It has no store, or a turn is under way; see :class:`Conversation`.
+            StateError: It has no store, or a turn is running; see :class:`Conversation`.
         """
         transcript = self._transcript
         transcript.require_store()
@@ -341,7 +341,7 @@ class Conversation:
             return await transcript.delete()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the conversation as a JSON object. It holds the thread's key: store it, do not show it.
+        """Return the conversation as a JSON object. It contains the thread's key, so protect it.
 
         Raises:
             StateError: Not all of it was read from its store: ``await chat.load()`` first.

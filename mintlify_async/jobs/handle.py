@@ -86,7 +86,7 @@ class JobHandle(JobFlags):
 
     @property
     def done(self) -> bool:
-        """Whether the job had ended when last seen, and this is not the end of the turn before."""
+        """Whether the last poll showed the end of the job, and not the end of the previous turn."""
         return self._state.done
 
     def __repr__(self) -> str:
@@ -155,7 +155,7 @@ class JobHandle(JobFlags):
         """Poll once, and return the record as it was received.
 
         For a queue's task that reschedules itself: check :attr:`done`, which takes
-        follow-ups into account, rather than the record, which may be the turn before's.
+        follow-ups into account, rather than the record, which may be that of the previous turn.
 
         Raises:
             APIStatusError: The service refuses. A ``NotFoundError`` says how long ago the job was

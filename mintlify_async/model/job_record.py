@@ -31,7 +31,7 @@ from .wire_value import (
 
 
 class JobStatus(StrEnum):
-    """The statuses that the interface lists. The list is open: a job may have another one."""
+    """The statuses that the service documents. A job may have another one."""
 
     ACTIVE = "active"
     COMPLETED = "completed"

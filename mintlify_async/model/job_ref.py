@@ -116,7 +116,7 @@ class JobRef:
 
     Args:
         project_id: The job's project.
-        id: The job's id. It can be any text, because the interface does not show its format.
+        id: The job's id. It can be any text, because the service does not document its format.
         created: When the job was created, if it was created by the process that made this reference, or
             None. A 404 is tolerated for 30 s after it.
         sent: When the newest follow-up was sent, if its result was not seen yet; else None.

@@ -21,7 +21,7 @@ class Assumptions:
     Args:
         base_url: The service's URL, when neither the argument nor the environment names one.
         create_job_path: The path for a new job.
-        get_job_path: The path of a job for polling, which the interface does not show.
+        get_job_path: The path of a job for polling, which the service does not document.
         send_message_path: The path for a follow-up.
         ask_path: The path for a question.
         admin_key_prefix: How an admin key begins.

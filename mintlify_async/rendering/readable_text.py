@@ -87,8 +87,9 @@ def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
     other fenced blocks are left alone. A block whose end has not arrived yet is also split off. Blank lines
     at the start and line endings at the end are removed.
 
-    >>> split_suggestions("See above.\n\n```suggestions\n(Quickstart)[/quickstart]\n```")
-    ('See above.', [Suggestion(title='Quickstart', path='/quickstart')])
+    Example:
+        >>> split_suggestions("See above.\n\n```suggestions\n(Quickstart)[/quickstart]\n```")
+        ('See above.', [Suggestion(title='Quickstart', path='/quickstart')])
     """
     readable = ReadableText()
     return readable.feed(text) + readable.end_part(), list(suggestions_in(_hidden_lines(text)))

@@ -48,7 +48,7 @@ class RelayRefusal(HTTPException):
 
     Attributes:
         status_code: The HTTP status.
-        detail: One short sentence for the reader.
+        detail: One short sentence for the user.
         headers: Additional headers, such as ``Retry-After``.
     """
 

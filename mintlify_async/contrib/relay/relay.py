@@ -87,7 +87,7 @@ class Relay:
         streams: Where running answers are kept, so that a web page can continue after a reload: a
             ``MemoryStreamStore`` for one worker, a ``RedisStreamStore`` for several. Only Stop or the next
             question of the chat ends an answer immediately. At most two answers of a user continue without a
-            reader. None: an answer ends when its last reader disconnects.
+            browser. None: an answer ends when its last browser disconnects.
         rate: A plain or async function that takes the user and the request, before the body is read. It
             returns None to continue, or the seconds after which the user may ask again (429). Questions are
             ``POST``. For a history or a resumed answer, ``request.method`` is ``GET``. The function is not
@@ -107,7 +107,7 @@ class Relay:
         max_file_characters: The length of the URLs of all files of a conversation. A ``data:`` URL contains
             the file.
         max_concurrent: How many answers may run at the same time in this process. For the next request, the
-            relay ends an answer without a reader. If there is none, the request gets 503. One IP address may
+            relay ends an answer without a browser. If there is none, the request gets 503. One IP address may
             have a quarter.
         max_per_user: How many answers may run at the same time for one user. The next request gets 429.
 

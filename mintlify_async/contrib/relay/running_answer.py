@@ -43,8 +43,8 @@ class RelayedAnswer:
 
     Attributes:
         outcome: ``finished``; ``failed`` when the service aborted the answer or it was interrupted; ``left``
-            when the reader pressed Stop or closed the page or, with ``streams``, stayed away; ``interrupted``
-            when the app's shutdown cut it.
+            when the user pressed Stop or closed the page or, with ``streams``, stayed away; ``interrupted``
+            when the app was shut down.
         user: The user's id, as your ``user`` function returned it.
         chat_id: The id that the page gave the chat, or None. It is not checked.
         question: The messages that were sent to the service, as JSON objects.
