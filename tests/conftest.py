@@ -49,7 +49,7 @@ if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).
 REQUIRE_REAL = "MINTLIFY_ASYNC_REQUIRE_REAL"
 """Set to 1 by ``tox -e real``: a test whose real part is missing then fails instead of being skipped."""
 
-REAL_PARTS = re.compile("redis|chromium|playwright|node|npm|litestar|quart|django|hypercorn", re.IGNORECASE)
+REAL_PARTS = re.compile("redis|chromium|playwright|node|npm|hypercorn", re.IGNORECASE)
 """Found in the reason of a skip when one of these parts is missing."""
 
 if os.environ.get("MINTLIFY_ASYNC_LOOP") == "uvloop":  # set by ``tox -e uvloop``

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 from pathlib import Path
@@ -13,9 +12,6 @@ import mintlify_async
 
 CHECKED = ("fragment", "script")
 """Tests are not: people write them without annotations. Examples are checked where they are."""
-
-PYRIGHT = {"typeCheckingMode": "standard", "pythonVersion": "3.11"}
-"""As most users run it; strict would name each import that a short piece of code leaves unused."""
 
 NAMES = ", ".join(name for name in mintlify_async.__all__ if name != "__version__")
 FRAGMENT = f"""\
@@ -40,7 +36,6 @@ def main(folder: Path) -> None:
     """Write a module for each block, named after its page and line."""
     docs = Path(mintlify_async.__file__).parent / "docs"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "pyrightconfig.json").write_text(json.dumps(PYRIGHT), encoding="utf-8")
     for file in [ROOT / "README.md", *sorted(docs.rglob("*.mdx"))]:
         for block in blocks_of(file):
             if block.kind in CHECKED:
