@@ -64,8 +64,8 @@ async def ask(reply: Annotated[Reply, Depends(opened)]) -> StreamingResponse:
             if reply.aborted:
                 raise StreamError("the service ended it early")
         except MintlifyError as error:  # too late for another status
-            log.error("an answer broke off: %s: %s", type(error).__name__, error)
-            yield "\n\n[the answer was cut off]\n"
+            log.error("an answer was interrupted: %s: %s", type(error).__name__, error)
+            yield "\n\n[the answer was interrupted]\n"
 
     return StreamingResponse(body(), media_type="text/plain; charset=utf-8")
 

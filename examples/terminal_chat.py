@@ -57,7 +57,7 @@ def talk(runner: asyncio.Runner, chat: Conversation) -> None:
             write("\n[stopped; this question and its answer are not kept]")
         except MintlifyError as error:
             logging.exception("no answer")
-            write(f"\nSorry, there is no whole answer: {error}")
+            write(f"\nSorry, the answer is not complete: {error}")
 
 
 def main(name: str) -> None:

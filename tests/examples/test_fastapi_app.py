@@ -105,8 +105,8 @@ async def test_trouble_of_our_own_is_logged_and_not_told(client, service, caplog
 async def test_an_answer_that_breaks_off_says_so(client, service, caplog, answer):
     """It never looks like a finished one, whatever the reason; the log has it."""
     service.script.ask(**answer)
-    assert (await client.get("/ask", params={"q": "Hm?"})).text.endswith("\n[the answer was cut off]\n")
-    assert [record.message for record in caplog.records if "an answer broke off" in record.message]
+    assert (await client.get("/ask", params={"q": "Hm?"})).text.endswith("\n[the answer was interrupted]\n")
+    assert [record.message for record in caplog.records if "an answer was interrupted" in record.message]
 
 
 async def test_a_reader_who_leaves_ends_the_answer(client, service):
