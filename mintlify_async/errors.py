@@ -203,7 +203,7 @@ class QuotaExceededError(MintlifyError):
 
 
 class APIConnectionError(MintlifyError):
-    """The service gave no answer: name lookup, connecting, TLS or a proxy failed, or the connection was lost.
+    """The service gave no answer: DNS lookup, connecting, TLS or a proxy failed, or the connection was lost.
 
     Attributes:
         sent: ``"no"`` when certainly no byte of the request's body was sent, else ``"maybe"``.
@@ -351,7 +351,7 @@ class ConflictError(APIStatusError):
 
 
 class RateLimitError(APIStatusError):
-    """429: a rate limit of the service is used up; ``retry_after`` says for how long, if the service does."""
+    """429: a limit of the service is used up. ``retry_after`` is the pause that the service asks for."""
 
 
 class ServerError(APIStatusError):
@@ -495,8 +495,8 @@ class JobTimeoutError(MintlifyError, TimeoutError):
         ref: The job's reference. Wait again, here or in another process: ``session.job(ref)``.
         job: The last record seen, or None.
         waited: How long the wait lasted, in seconds.
-        certain_in: The last record has a final status that may still be the one before a follow-up: the
-            seconds until such a status may be accepted. None otherwise, such as while the job is active.
+        certain_in: If the last record has a final status that may belong to the previous turn, the seconds
+            until it can be accepted. Otherwise None.
     """
 
     def __init__(

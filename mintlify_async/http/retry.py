@@ -60,7 +60,7 @@ class RetryPolicy:
         base: Longest first delay, in seconds. Doubles with each failure.
         cap: Longest delay of our own, in seconds.
         pause_after_429: Added to the delay after a 429 that does not say how long to wait, in seconds, so
-            that a limit is not run into again at once.
+            that the next attempt does not meet the same limit.
         retry_after_cap: Longest pause that the service may ask for, in seconds. A
             longer ``Retry-After`` ends the retrying immediately. It is never shortened.
         resend_questions: Also send a question again, before its first byte, when the

@@ -37,9 +37,9 @@ class PollPolicy:
         outage: Lost connections, 408, 425, 429, 5xx and unreadable responses are tolerated for this many
             seconds without a success. Then the last error is raised. The same applies to a 404 of a job
             that was seen before.
-        settle_seconds: How long after a follow-up a final status may still be the one before it, in
-            seconds. It must be longer than the service's replicas are behind and a job takes to leave its
-            old status, together.
+        settle_seconds: Seconds after a follow-up in which a final status may belong to the previous turn.
+            They must be longer than the replication delay of the service plus the time until the job is
+            ``active``.
         per_second: Most polls per second of one session on one event loop.
 
     Raises:

@@ -16,7 +16,7 @@ class Assumptions:
 
     Pass ``assumptions=Assumptions(get_job_path="/v3/…")`` to a session to correct
     an assumption. Paths are templates: ``{project_id}``, ``{job_id}`` and ``{domain}`` are
-    percent-encoded into them.
+    replaced by percent-encoded values.
 
     Args:
         base_url: The service's URL, when neither the argument nor the environment names one.

@@ -14,7 +14,7 @@ class Timeouts:
     """How long each step of a call may take, in seconds.
 
     Args:
-        connect: Name look-up, connecting and TLS together, for one attempt.
+        connect: DNS lookup, connecting and TLS together, for one attempt.
         request: An agent request in all: quota, every attempt, the pauses between
             them, and the answer's body.
         first_event: From sending a question until the assistant's first event.

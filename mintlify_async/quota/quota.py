@@ -90,7 +90,7 @@ class Lease:
 
 
 class Quota:
-    """Keeps the calls of all sessions that share it within the interface's limits.
+    """Keeps the calls of all sessions that share it within the service's limits.
 
     Pass it to one session or several::
 
@@ -98,7 +98,7 @@ class Quota:
 
     A call without a free slot raises :class:`~mintlify_async.errors.QuotaExceededError`, and nothing is sent.
 
-    Each limit is a number of uses in the interface's window, a :class:`Limit` with another window, or None
+    Each limit is a number of uses in the service's window, a :class:`Limit` with another window, or None
     for no limit.
 
     Args:

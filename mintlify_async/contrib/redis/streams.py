@@ -36,8 +36,8 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         client: A ``redis.asyncio.Redis`` (6.2 or newer) or ``RedisCluster``. It stays yours and is never
             closed here.
         namespace: The prefix of every key.
-        timeout: Longest duration of one step, in seconds. When Redis is away, answers go to their reader
-            as they would without a store.
+        timeout: Longest duration of one step, in seconds. While Redis cannot be used, answers are
+            relayed, but cannot be resumed.
         grace: Seconds for which an answer continues without a reader on any worker. Then it is stopped at the
             service.
         keep: Seconds for which an answer can be read after its end, by a page that was being reloaded then.

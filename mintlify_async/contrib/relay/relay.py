@@ -77,13 +77,13 @@ class Relay:
         secrets: Random strings of at least 32 characters that encrypt threads for web pages. The first one
             encrypts. All of them decrypt. The first one also makes the pseudonym of a user at the service.
         user: A plain or async function that takes the request and returns an id of one person or, for people
-            without an account, of one browser. An id has at most 200 characters and is not ``"anonymous"``,
-            because all of them would share it. The id stays in your app. The service gets a pseudonym as
+            without an account, of one browser. An id has at most 200 characters. ``"anonymous"`` is refused,
+            because all users would share it. The id stays in your app. The service gets a pseudonym as
             ``fp``. To refuse the request, raise an ``HTTPException`` or return an empty string. Not needed
             with ``relay.router(user=Depends(...))``.
         store: Where conversations are kept, each named by its chat id and owned by the user. A web page then
-            posts only its newest message (of a full history, only that counts), and gets the history by
-            ``GET``. None: web pages keep their history and their sealed thread.
+            posts only its newest message, and gets the history by ``GET``. If it posts its full history, only
+            the newest message counts. None: web pages keep their history and their sealed thread.
         streams: Where running answers are kept, so that a web page can continue after a reload: a
             ``MemoryStreamStore`` for one worker, a ``RedisStreamStore`` for several. Only Stop or the next
             question of the chat ends an answer immediately. At most two answers of a user continue without a
@@ -343,7 +343,7 @@ class Relay:
         """End all answers, because the app shuts down. New questions get 503 from now on.
 
         Returns when no answer runs any more. Give it less time than the server gives its connections. It
-        must run before or while the server waits for them: :meth:`drain_on_signal` sees to that.
+        must run before or while the server waits for them, as in :meth:`drain_on_signal`.
 
         Args:
             seconds: How long running answers may take. Then their pages get an ``error`` event and

@@ -51,8 +51,8 @@ class RelayedAnswer:
         message: The answer or the partial answer. None if nothing arrived.
         thread: The thread at the service, with its key, or None.
         finish_reason: Why the model stopped, or None.
-        error: The error that interrupted the answer, or for which a finished answer is not in the relay's
-            store, or None.
+        error: The error that interrupted the answer; or the error of the store that could not save it; or
+            None.
     """
 
     outcome: Outcome
