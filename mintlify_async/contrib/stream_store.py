@@ -35,36 +35,6 @@ class MemoryStreamStore(NothingToClose):
 
 
 @frozen
-class SharedState:
-    """A shared store's report to the worker that writes an answer.
-
-    Attributes:
-        stopped: Whether the answer must stop, because a user stopped it or the chat has a newer one.
-        read: Whether it has a reader on another worker.
-    """
-
-    stopped: bool
-    read: bool
-
-
-@frozen
-class SharedPiece:
-    """The bytes after a reader's place in the log of an answer on another worker.
-
-    Attributes:
-        frames: The bytes.
-        place: The place after them. If some were lost, it is below the place of the look before.
-        running: Whether more may follow, because the answer has not ended and its worker lives.
-        ended: Whether the answer has ended, with its last bytes.
-    """
-
-    frames: bytes
-    place: int
-    running: bool
-    ended: bool
-
-
-@frozen
 class SharedAnswer:
     """The newest answer of a chat in a shared store.
 

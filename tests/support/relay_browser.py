@@ -9,8 +9,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -129,13 +129,39 @@ def _run(command: list[str], folder: Path) -> None:
         pytest.skip(f"npm failed: {(done.stderr or done.stdout)[-500:]}")
 
 
+_addresses: list[str] = []  # of running browsers
+
+
+@contextmanager
+def running_browser() -> Iterator[None]:
+    """Start a browser that each :func:`browser` uses while the block runs."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        options = ["--headless", "--remote-debugging-port=0", f"--user-data-dir={profile}"]
+        command = [chromium(), *options, *CHROMIUM_FLAGS]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            line = ""
+            while "DevTools listening on" not in line:
+                line = process.stderr.readline()
+                assert line, "the browser did not start"
+            _addresses.append(line.split()[-1])
+            try:
+                yield
+            finally:
+                _addresses.clear()
+                process.terminate()
+
+
 @asynccontextmanager
 async def browser() -> AsyncIterator[Any]:
-    """Start a browser. Yield Playwright's object for it."""
+    """Yield Playwright's object for the running browser, or else for a new one."""
     api = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
     path = chromium()
     async with api.async_playwright() as playwright:
-        started = await playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
+        if _addresses:
+            started = await playwright.chromium.connect_over_cdp(_addresses[0])
+        else:
+            started = await playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
         try:
             yield started
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -68,9 +67,6 @@ class Desk:
     async def all_closed(self) -> None:
         """Return when no answer runs any more, on either side."""
         await until(lambda: not self.service.answering and not self.relay.streaming)
-        await until(
-            lambda: not any("RunningAnswers._copy" in str(task.get_coro()) for task in asyncio.all_tasks())
-        )
 
 
 @asynccontextmanager

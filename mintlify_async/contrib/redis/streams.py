@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from mintlify_async.model.number_checks import check_seconds
 from mintlify_async.runtime.closing import NothingToClose
 
-from ..stream_store import SharedAnswer, SharedPiece, SharedState
+from ..stream_store import SharedAnswer
 from .scripts import RedisScripts, text
+
+ReadState = Literal["running", "ended", "lost"]
+"""Whether more may follow in the log of an answer. ``lost``: not all has come, and its worker is dead."""
 
 LOST_MS: Final = 5000
 """How long a worker may be silent, which writes twice a second, before it counts as dead."""
@@ -78,8 +81,14 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         key = self._key(chat, "bytes", answer)
         await self._all(lambda pipe: pipe.xadd(key, {"about": about}, id="0-1"))
 
-    async def write(self, chat: str, answer: str, frames: bytes, *, at: int, ended: bool) -> SharedState:
-        """Append *frames*, which start at *at*; the same frames twice count once."""
+    async def write(
+        self, chat: str, answer: str, frames: bytes, *, at: int, ended: bool
+    ) -> tuple[bool, bool]:
+        """Append *frames*, which start at *at*; the same frames twice count once.
+
+        Return whether *answer* must stop, because a user stopped it or the chat has a newer one, and whether
+        it has a reader on another worker.
+        """
         stream, newest = self._key(chat, "bytes", answer), self._key(chat, "newest")
         alive = self._key(chat, "alive", answer)
 
@@ -99,7 +108,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
 
         current, stop, read, *_ = await self._all(commands)
         superseded = current is not None and text(current) != answer
-        return SharedState(stopped=bool(stop) or superseded, read=bool(read))
+        return bool(stop) or superseded, bool(read)
 
     async def runs(self, chat: str, answer: str) -> bool:
         """Return whether *answer* has not ended, and its worker lives."""
@@ -121,8 +130,11 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         about: dict[str, Any] = json.loads(_field(entries[0][1], "about")) if entries else {}
         return SharedAnswer(answer, about, bool(alive))
 
-    async def read(self, chat: str, answer: str, place: int) -> SharedPiece:
-        """Return the bytes of *answer* after *place*, and mark for its worker that it has a reader."""
+    async def read(self, chat: str, answer: str, place: int) -> tuple[bytes, int, ReadState]:
+        """Return the bytes of *answer* after *place*, the place after them, and whether more may follow.
+
+        The worker of the answer gets to know that it has a reader.
+        """
 
         def commands(pipe: Any) -> None:
             # In this order, because an answer that has ended by now has its last bytes in the second.
@@ -131,15 +143,18 @@ class RedisStreamStore(RedisScripts, NothingToClose):
             pipe.set(self._key(chat, "read", answer), 1, px=READ_MS)
 
         alive, entries, _ = await self._all(commands)
-        pieces, ended = list[bytes](), False
+        pieces = list[bytes]()
+        state: ReadState = "running" if alive else "lost"
         for id_, fields in entries:
             frames, end = _field(fields, "frames"), int(text(id_).partition("-")[0])
             begin = end - len(frames)
             if begin > place:  # Redis has lost the bytes before
-                return SharedPiece(b"", -1, False, False)
+                return b"", place, "lost"
             pieces.append(frames[place - begin :])
-            place, ended = end, _field(fields, "ended") == b"1"
-        return SharedPiece(b"".join(pieces), place, bool(alive), ended)
+            place = end
+            if _field(fields, "ended") == b"1":
+                state = "ended"
+        return b"".join(pieces), place, state
 
     async def stop(self, chat: str) -> None:
         """Ask the newest answer of *chat* to stop."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from attrs import define, field
+from attrs import frozen
 
 from mintlify_async import StateError
 
@@ -32,10 +32,6 @@ LEAD_BYTES = 256 * 1024
 
 TICK = 0.1
 """Seconds between two writes of an answer, and between two looks of a reader on another worker."""
-
-PATIENCE = 5.0
-"""Seconds for which a reader on another worker waits for a store that cannot be reached."""
-
 
 _END = -1  # the place after the end of a log on another worker
 
@@ -59,7 +55,7 @@ class MemoryLog:
         self._left = left
         self._data = bytearray()
         self._furthest = 0  # the place of the fastest reader
-        self._change = asyncio.Event()  # set for a moment; see wake()
+        self._change = asyncio.Event()  # set for a moment; see _wake()
 
     @property
     def size(self) -> int:
@@ -69,12 +65,12 @@ class MemoryLog:
     def append(self, data: bytes) -> None:
         """Append *data*. A reader gets all data of one cycle of the event loop together."""
         self._data += data
-        self.wake()
+        self._wake()
 
     def end(self) -> None:
         """Append nothing more. Harmless to repeat."""
         self.ended = True
-        self.wake()
+        self._wake()
 
     @contextmanager
     def reading(self) -> Generator[None]:
@@ -84,78 +80,74 @@ class MemoryLog:
             yield
         finally:
             self.readers -= 1
-            self.wake()
+            self._wake()
             if not self.readers:
                 self._left()
 
     async def read(self, place: int) -> tuple[bytes | None, int]:
-        """Return bytes after *place*, and the place after them. No bytes: nothing has come. None: the end."""
-        if place == len(self._data) and not self.ended:
+        """Wait for bytes after *place*. Return them and the place after them; at the end, return None."""
+        while place == len(self._data) and not self.ended:
             await self._change.wait()
-        piece = bytes(memoryview(self._data)[place : place + PIECE_BYTES])
+        piece = self.since(place, PIECE_BYTES)
         place += len(piece)
         if place > self._furthest:
             self._furthest = place
-            self.wake()  # the writer, if it waits for room
-        return piece or (None if self.ended else b""), place
+            self._wake()  # the writer, if it waits for room
+        return piece or None, place
 
-    def since(self, place: int) -> bytes:
-        """Return all bytes after *place*, without waiting."""
-        return bytes(memoryview(self._data)[place:])
+    def since(self, place: int, most: int | None = None) -> bytes:
+        """Return all bytes after *place*, or *most* of them, without waiting."""
+        return bytes(memoryview(self._data)[place : None if most is None else place + most])
 
     async def room(self) -> None:
         """Return when a reader has come near the log's end, or there is no reader any more."""
         while self.readers and self.size - self._furthest > LEAD_BYTES:
             await self._change.wait()
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         """Let all that wait look again."""
         self._change.set()
         self._change.clear()
 
 
-@define
+@frozen
 class SharedLog:
-    """The log of an answer on another worker; :class:`MemoryLog` explains the methods."""
+    """The log of an answer on another worker; :class:`MemoryLog` explains the methods.
+
+    Args:
+        store: The store that both workers use.
+        chat: The name of the chat in it.
+        answer: The name of the answer in it.
+        cut: Returns whether the app cuts its responses, because it shuts down.
+    """
 
     store: RedisStreamStore
     chat: str
     answer: str
     cut: Callable[[], bool]
     refusal: None = None
-    _seen_at: float | None = field(default=None, init=False)  # when the store answered last
 
     @contextmanager
     def reading(self) -> Generator[None]:
         """Do nothing, because each look reports that there is a reader."""
         yield
 
-    def wake(self) -> None:
-        """Do nothing: a read returns soon."""
-
     async def read(self, place: int) -> tuple[bytes | None, int]:
-        """Return bytes after *place*, and the place after them. No bytes: nothing has come. None: the end."""
-        if place == _END:
-            return None, _END
-        loop_time = asyncio.get_running_loop().time
-        self._seen_at = self._seen_at or loop_time()
+        """Wait for bytes after *place*. Return them and the place after them; at the end, return None."""
         try:
-            piece = await self.store.read(self.chat, self.answer, place)
-            self._seen_at = loop_time()
+            while place != _END:
+                frames, place, state = await self.store.read(self.chat, self.answer, place)
+                if state == "ended":
+                    return frames or None, _END
+                if frames:
+                    return frames, place
+                if state == "lost" or self.cut():
+                    return INTERRUPTED + DONE, _END
+                await asyncio.sleep(TICK)
         except StateError as error:
-            lost = loop_time() - self._seen_at > PATIENCE
-            if lost:
-                log.warning("an answer on another worker cannot be read: %s", error)
-        else:
-            if piece.ended:
-                return piece.frames or None, _END
-            if piece.frames:
-                return piece.frames, piece.place
-            lost = piece.place < place or not piece.running  # bytes, or its worker
-        if not (lost or self.cut()):
-            await asyncio.sleep(TICK)
-            return b"", place
-        return INTERRUPTED + DONE, _END
+            log.warning("an answer on another worker cannot be read: %s", error)
+            return INTERRUPTED + DONE, _END
+        return None, _END
 
 
 Log = MemoryLog | SharedLog

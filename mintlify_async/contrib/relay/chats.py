@@ -8,17 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from mintlify_async import ConfigurationError, Message, MintlifyError, StateError, StoreConflictError
+from mintlify_async import Message, MintlifyError, StateError, StoreConflictError
 from mintlify_async.conversation.conversation import ask_with
 
 from .answer_logs import MemoryLog
-from .page_events import SafeEvents, ThreadHider, frame, message_json
-from .page_question import ID_CHARACTERS, PageQuestion, QuestionLimits, Wire, is_object
+from .page_events import SITE, SafeEvents, ThreadHider, frame, message_json
+from .page_question import ID_CHARACTERS, PageQuestion, QuestionLimits, Wire, is_id, is_object
 from .refusals import AT_WORK, GONE, UNREADABLE, RelayRefusal, masked, refusal_for
 from .seal import SealError, ThreadSeal
 
@@ -30,8 +30,6 @@ log = logging.getLogger("mintlify_async.relay")
 
 STORE_SECONDS = 4.0  # how long a store's step may take; the first comment, after 5 s, sets the status
 _SENT = ("text", "file", "source-url")  # the parts of earlier messages that a conversation sends again
-_SITE = "mintlifySite"  # in the metadata of a stored answer, the site of its thread if not the session's
-_SEALED = ("start", "finish")  # the events whose metadata carries the sealed thread
 
 
 class Chat:
@@ -42,8 +40,8 @@ class Chat:
         thread: The thread that the question is asked in, or None.
         answer_id: The id under which a store keeps the answer; "" for that of the service.
         hider: Removes text that no web page may see.
-        progress: A history's data while this is being answered. It has the question, the id of the message
-            whose turn it replaces, or None, and the id of the last message before it, or None.
+        progress: A history's data while this is being answered. It has the question, its place in the
+            history, and the id of the last message in the store, or None.
     """
 
     def __init__(self) -> None:
@@ -58,7 +56,7 @@ class Chat:
         """Prepare the messages to send. Raises RelayRefusal."""
 
     def ask(self, thread: Thread | None) -> Reply:
-        """Return the reply to the question, asked in *thread*."""
+        """Return the reply to the question. If *thread* is None, a new thread starts."""
         raise NotImplementedError
 
     def refusal(self, error: MintlifyError) -> RelayRefusal:
@@ -98,7 +96,6 @@ class PageChat(Chat):
         self._user, self._seal, self._site = user, seal, site
         self._options = options
         self._sealed: Thread | None = None  # the thread that the page has
-        self._token = ""  # as the page has it
         if question.seal is not None:
             try:
                 self.thread = seal.open(question.seal, user, site)
@@ -106,28 +103,26 @@ class PageChat(Chat):
                 log.info("a page's sealed thread is %s: the question is asked without it", error)
 
     def ask(self, thread: Thread | None) -> Reply:
-        """Return the reply; with None, a new thread starts."""
+        """Return the reply to the question. If *thread* is None, a new thread starts."""
         fp = self._seal.pseudonym(self._user)
         return self._session.ask(self.messages, thread=thread, fp=fp, **self._options)
 
     def frames(self, wire: Wire, thread: Thread | None) -> list[bytes]:
         """Return the web page's event for *wire*. The metadata of two events has the sealed thread."""
-        if wire["type"] not in _SEALED:
+        if thread is None or wire["type"] not in ("start", "finish"):
             return super().frames(wire, thread)
-        return [frame(self._with_seal(self.hider.hide(event), thread)) for event in self.events.page(wire)]
+        return [self._with_seal(self.hider.hide(event), thread) for event in self.events.page(wire)]
 
     def ending(self, thread: Thread | None) -> list[bytes]:
-        """Return the thread, or None if the web page has it."""
+        """Return the thread, or nothing if the web page has it."""
         if thread is None or thread == self._sealed:
             return []
-        return [frame(self._with_seal({"type": "message-metadata"}, thread))]
+        return [self._with_seal({"type": "message-metadata"}, thread)]
 
-    def _with_seal(self, event: Wire, thread: Thread | None) -> Wire:
-        if thread is None:
-            return event
-        if thread != self._sealed:
-            self._sealed, self._token = thread, self._seal.seal(thread, self._user, self._site)
-        return {**event, "messageMetadata": {**(event.get("messageMetadata") or {}), "threadId": self._token}}
+    def _with_seal(self, event: Wire, thread: Thread) -> bytes:
+        self._sealed = thread
+        token = self._seal.seal(thread, self._user, self._site)
+        return frame({**event, "messageMetadata": {**event.get("messageMetadata", {}), "threadId": token}})
 
 
 class StoredChat(Chat):
@@ -158,8 +153,9 @@ class StoredChat(Chat):
             RelayRefusal: The conversation lacks the question, is too long, or cannot be read.
         """
         history = await _loaded(self._conversation)
-        last = history[-1].id if history else None
-        if history and _site_of(history[-1]) != self._site:
+        self.learn(self._conversation.thread)
+        last = history[-1] if history else None
+        if last is not None and _site_of(last) != self._site:
             self._conversation.forget_thread()
         target = self._question.message_id
         self._asked = [Message.from_wire(message) for message in self._question.messages]
@@ -177,12 +173,11 @@ class StoredChat(Chat):
         self.messages = [_sendable(message) for message in sent[-self._limits.max_messages :]]
         self._limits.check(self.messages)
         self._taken = {message.id for message in (*history, *self._asked)}
-        asked_messages = [message.to_wire() for message in self._asked]
-        self.progress = {"asked": asked_messages, "replacing": self._replacing, "last": last}
-        self.learn(self._conversation.thread)
+        asked = [message.to_wire() for message in self._asked]
+        self.progress = {"asked": asked, "place": len(history), "last": last and last.id}
 
     def ask(self, thread: Thread | None) -> Reply:
-        """Return the reply; with None, a new thread starts."""
+        """Return the reply to the question. If *thread* is None, a new thread starts."""
         if thread is None and self._replacing is None:
             self._conversation.forget_thread()
         replacing, options = self._replacing, self._options
@@ -191,7 +186,7 @@ class StoredChat(Chat):
     def refusal(self, error: MintlifyError) -> RelayRefusal:
         """Return the refusal for an error before the answer, which may be the store's."""
         if type(error) is StateError:
-            return RelayRefusal(409, AT_WORK) if self._conversation.busy else unreadable(error)
+            return RelayRefusal(409, AT_WORK) if self._conversation.busy else _unreadable(error)
         return super().refusal(error)
 
     def frames(self, wire: Wire, thread: Thread | None) -> list[bytes]:
@@ -199,28 +194,26 @@ class StoredChat(Chat):
         if wire["type"] == "start":
             if not self.answer_id:
                 message_id: str = wire.get("messageId") or ""
-                fits = 0 < len(message_id) <= ID_CHARACTERS and message_id not in self._taken
-                self.answer_id = message_id if fits else str(uuid.uuid4())
+                fits = len(message_id) <= ID_CHARACTERS and message_id not in self._taken
+                self.answer_id = (message_id if fits else "") or str(uuid.uuid4())
             wire = {**wire, "messageId": self.answer_id}
         elif not self.answer_id:
             return [*self.frames({"type": "start"}, thread), *self.frames(wire, thread)]
         return super().frames(wire, thread)
 
     def _kept(self, message: Message) -> Message:
-        """Return *message* for the store, with its id in the web page and without the thread."""
-        message = evolve(message, id=self.answer_id or message.id)
+        """Return *message* for the store, with its id in the web page, without the thread, with its site."""
+        wire = self.hider.hide(message.to_wire())
         if self._site is not None:
-            metadata = message.metadata if is_object(message.metadata) else {}
-            message = evolve(message, metadata={**metadata, _SITE: self._site})
-        wire = message.to_wire()
-        hidden = self.hider.hide(wire)
-        return message if hidden is wire else Message.from_wire(hidden)
+            metadata = wire.get("metadata")
+            wire["metadata"] = {**(metadata if is_object(metadata) else {}), SITE: self._site}
+        return evolve(Message.from_wire(wire), id=self.answer_id or message.id)
 
 
 class PunctualStore:
     """The app's store, with a limit in time for each step and one error for all failures."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     def __repr__(self) -> str:
@@ -228,10 +221,9 @@ class PunctualStore:
 
     def __getattr__(self, name: str) -> Any:
         """Return a step of the store."""
-        member: Any = getattr(self._store, name)
-        if not callable(member):
-            return member
-        step = cast("Callable[..., Awaitable[Any]]", member)
+        step = getattr(self._store, name)
+        if not callable(step):
+            return step
 
         async def punctual(*args: Any, **options: Any) -> Any:
             try:
@@ -239,11 +231,9 @@ class PunctualStore:
                     return await step(*args, **options)
             except StoreConflictError:
                 raise
-            except TimeoutError:
-                reason = f"no answer within {STORE_SECONDS:g} s"
             except Exception as error:  # a store of the app's own may raise anything
                 reason = f"{type(error).__name__}: {str(error)[:200]}"
-            raise StateError(f"the conversation store {self._store!r} failed: {reason}")
+                raise StateError(f"the store {self._store!r} failed: {reason}") from None
 
         return punctual
 
@@ -258,12 +248,13 @@ class StoredChats:
 
     def chat(self, question: PageQuestion, *, user: str, fp: str, options: Mapping[str, Any]) -> StoredChat:
         """Return the chat of *question*, not read yet. Raises RelayRefusal."""
-        rest = dict(options)
-        site = rest.pop("domain", None)
-        session = self._session if site is None else self._session.with_options(domain=site)
+        if question.chat_id is None:
+            raise RelayRefusal(400, f"The chat's id must be a text of 1 to {ID_CHARACTERS} characters.")
+        rest, own = dict(options), self._session.options.domain
+        site = rest.pop("domain", None) or own
+        session = self._session if site == own else self._session.with_options(domain=site)
         conversation = self._conversation(session, question.chat_id, user, fp=fp)
-        site = None if site == self._session.options.domain else site
-        return StoredChat(conversation, site, question, self._limits, rest)
+        return StoredChat(conversation, None if site == own else site, question, self._limits, rest)
 
     async def history(self, chat_id: str, user: str, progress: Wire | None) -> MemoryLog:
         """Return the newest messages of a conversation as a JSON list of UIMessages.
@@ -276,13 +267,13 @@ class StoredChats:
         Raises:
             RelayRefusal: *user* has no such conversation, or it cannot be read.
         """
-        try:
-            conversation = self._conversation(self._session, chat_id, user)
-        except RelayRefusal:
-            raise RelayRefusal(404, GONE) from None
+        if not is_id(chat_id):
+            raise RelayRefusal(404, GONE)
+        conversation = self._conversation(self._session, chat_id, user)
         messages = await _loaded(conversation)
-        if progress is not None:
-            messages = _with_question(messages, progress)
+        # The turn of the running question may have been saved by now.
+        if progress is not None and progress["last"] == (messages[-1].id if messages else None):
+            messages = [*messages[: progress["place"]], *map(Message.from_wire, progress["asked"])]
         if not messages:
             raise RelayRefusal(404, GONE)
         hider, events, json_list = ThreadHider(), SafeEvents(), MemoryLog()
@@ -291,29 +282,22 @@ class StoredChats:
         separator = b"["
         for message in messages[-self._limits.max_messages :]:
             if message.role in ("user", "assistant"):  # an app's instructions are not for pages
-                json_list.append(separator + message_json(_shown(message), events, hider))
+                json_list.append(separator + message_json(message.to_wire(), events, hider))
                 separator = b","
                 await asyncio.sleep(0)
         json_list.append(b"]" if separator == b"," else b"[]")
         json_list.end()
         return json_list
 
-    def _conversation(
-        self, session: MintlifySession, id: str | None, user: str, **settings: Any
-    ) -> Conversation:
-        try:
-            return session.conversation(
-                id=id or "",
-                owner=user,
-                store=self._store,
-                commit="partial",  # after Stop or an interruption, the web page shows the partial answer
-                max_messages=self._limits.max_messages,
-                **settings,
-            )
-        except ConfigurationError as error:
-            if error.field != "id":
-                raise
-        raise RelayRefusal(400, f"The chat's id must be a text of 1 to {ID_CHARACTERS} characters.")
+    def _conversation(self, session: MintlifySession, id: str, user: str, **settings: Any) -> Conversation:
+        return session.conversation(
+            id=id,
+            owner=user,
+            store=self._store,
+            commit="partial",  # after Stop or an interruption, the web page shows the partial answer
+            max_messages=self._limits.max_messages,
+            **settings,
+        )
 
 
 async def _loaded(conversation: Conversation) -> Sequence[Message]:
@@ -321,26 +305,19 @@ async def _loaded(conversation: Conversation) -> Sequence[Message]:
     try:
         await conversation.load()
     except StateError as error:
-        raise unreadable(error) from None
+        raise _unreadable(error) from None
     return conversation.messages
 
 
-def unreadable(error: StateError) -> RelayRefusal:
+def _unreadable(error: StateError) -> RelayRefusal:
     """Return the refusal for a store that cannot be used. The log gets the error."""
     log.error("a conversation cannot be read: %s", masked(str(error)))
     return RelayRefusal(503, UNREADABLE)
 
 
 def _site_of(message: Message) -> object:
-    return message.metadata.get(_SITE) if is_object(message.metadata) else None
-
-
-def _shown(message: Message) -> Wire:
-    """Return *message* as JSON, without the relay's own metadata."""
-    if _site_of(message) is not None:
-        rest = {name: value for name, value in message.metadata.items() if name != _SITE}
-        message = evolve(message, metadata=rest or None)
-    return message.to_wire()
+    """Return the site of the thread of *message*, which ends a turn; None for the session's."""
+    return message.metadata.get(SITE) if is_object(message.metadata) else None
 
 
 def _turn_start(history: Sequence[Message], at: int) -> int:
@@ -353,21 +330,11 @@ def _turn_start(history: Sequence[Message], at: int) -> int:
 def _question_of(history: Sequence[Message], target: str | None) -> list[Message]:
     """Return the question of the turn that has the message *target*; without a target, the last one."""
     places = [at for at, message in enumerate(history) if target in (None, message.id)]
-    if places:
-        start = _turn_start(history, places[-1])
-        turn = history[start : places[-1] + 1]
-        if user_messages := [message for message in turn if message.role == "user"]:
-            return user_messages
-    raise RelayRefusal(404, "There is no such question to answer again. Please ask it as a new one.")
-
-
-def _with_question(history: Sequence[Message], progress: Wire) -> Sequence[Message]:
-    """Return *history*. If the turn of the running question is not saved yet, add the question."""
-    if (history[-1].id if history else None) != progress["last"]:
-        return history
-    places = [at for at, message in enumerate(history) if message.id == progress["replacing"]]
-    earlier_messages = history[: _turn_start(history, places[0])] if places else history
-    return [*earlier_messages, *map(Message.from_wire, progress["asked"])]
+    turn = history[_turn_start(history, places[-1]) : places[-1] + 1] if places else ()
+    question = [message for message in turn if message.role == "user"]
+    if not question:
+        raise RelayRefusal(404, "There is no such question to answer again. Please ask it as a new one.")
+    return question
 
 
 def _sendable(message: Message) -> Wire:

@@ -13,99 +13,78 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, ClassVar
-
-from attrs import frozen
+from typing import Any
 
 from mintlify_async.events import ReasoningDelta, StreamEvent, TextDelta
 
 from .page_question import Wire, is_file_address, is_list, is_name, is_object, is_web_address
 from .refusals import CUT, STEP_FAILED, masked
 
-Check = Callable[[object], bool]
 OUR_DATA = "data-mintlify-"  # starts the names of data parts that are ours and not the service's
 
 
 # --- What ai 5.0.0 accepts, field by field ------------------------------------------------------------
 
-
-def _string(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _boolean(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _anything(value: object) -> bool:
-    return True
+# The fields of each event type. A field with a question mark is optional.
+_FIELDS = {
+    "start": "messageId? messageMetadata?",
+    "start-step": "",
+    "finish-step": "",
+    "text-start": "id providerMetadata?",
+    "text-delta": "id delta providerMetadata?",
+    "text-end": "id providerMetadata?",
+    "reasoning-start": "id providerMetadata?",
+    "reasoning-delta": "id delta providerMetadata?",
+    "reasoning-end": "id providerMetadata?",
+    "tool-input-start": "toolCallId toolName providerExecuted? dynamic?",
+    "tool-input-delta": "toolCallId inputTextDelta",
+    "tool-input-available": "toolCallId toolName input providerExecuted? dynamic? providerMetadata?",
+    "tool-output-available": "toolCallId output providerExecuted? dynamic?",
+    "tool-output-error": "toolCallId errorText providerExecuted? dynamic?",
+    # It is newer than 5.0.0. Without it a call would have no part, so it becomes two older events.
+    "tool-input-error": "toolCallId toolName input errorText dynamic?",
+    "source-url": "sourceId url title? providerMetadata?",
+    "source-document": "sourceId mediaType title filename? providerMetadata?",
+    "file": "url mediaType providerMetadata?",
+    "data": "data id? transient?",
+    "message-metadata": "messageMetadata",
+    "finish": "messageMetadata?",
+    "abort": "",
+    "error": "errorText",
+}
+_SHAPES = {
+    kind: [(name.rstrip("?"), name.endswith("?")) for name in names.split()]
+    for kind, names in _FIELDS.items()
+}
 
 
 def _objects(value: object) -> bool:
     """Return whether *value* is an object of objects, as provider metadata must be."""
-    return is_object(value) and all(is_object(inner) for inner in value.values())
+    return is_object(value) and all(map(is_object, value.values()))
 
 
-@frozen
-class _Shape:
-    """The fields of one event type. Without a valid required field, the event is dropped."""
-
-    required: Mapping[str, Check] = {}
-    optional: Mapping[str, Check] = {}
-
-    def fit(self, wire: Wire) -> Wire | None:
-        event: Wire = {"type": wire["type"]}
-        for name, check in self.required.items():
-            value = wire.get(name)  # the service may omit input, output and data, but the page needs them
-            if not check(value):
-                return None
-            event[name] = value
-        for name, check in self.optional.items():
-            if name in wire and check(wire[name]):
-                event[name] = wire[name]
-        return event
-
-
-_ID = {"id": _string}
-_DELTA = {"id": _string, "delta": _string}
-_CALL = {"toolCallId": _string}
-_METADATA = {"messageMetadata": is_object}
-_PROVIDER = {"providerMetadata": _objects}
-_FLAGS = {"providerExecuted": _boolean, "dynamic": _boolean}
-
-_SHAPES: Mapping[str, _Shape] = {
-    "start": _Shape({}, {"messageId": _string, **_METADATA}),
-    "start-step": _Shape(),
-    "finish-step": _Shape(),
-    "text-start": _Shape(_ID, _PROVIDER),
-    "text-delta": _Shape(_DELTA, _PROVIDER),
-    "text-end": _Shape(_ID, _PROVIDER),
-    "reasoning-start": _Shape(_ID, _PROVIDER),
-    "reasoning-delta": _Shape(_DELTA, _PROVIDER),
-    "reasoning-end": _Shape(_ID, _PROVIDER),
-    "tool-input-start": _Shape({**_CALL, "toolName": _string}, _FLAGS),
-    "tool-input-delta": _Shape({**_CALL, "inputTextDelta": _string}),
-    "tool-input-available": _Shape(
-        {**_CALL, "toolName": _string, "input": _anything}, {**_FLAGS, **_PROVIDER}
-    ),
-    "tool-output-available": _Shape({**_CALL, "output": _anything}, _FLAGS),
-    "tool-output-error": _Shape({**_CALL, "errorText": _string}, _FLAGS),
-    "source-url": _Shape({"sourceId": is_name, "url": is_web_address}, {"title": is_name, **_PROVIDER}),
-    "source-document": _Shape(
-        {"sourceId": _string, "mediaType": _string, "title": _string}, {"filename": _string, **_PROVIDER}
-    ),
-    "file": _Shape({"url": is_file_address, "mediaType": is_name}, _PROVIDER),
-    "message-metadata": _Shape(_METADATA),
-    "finish": _Shape({}, _METADATA),
-    "abort": _Shape(),
-    "error": _Shape({"errorText": _string}),
+# A field of another name is a string.
+_CHECKS: Mapping[str, Callable[[object], bool]] = {
+    "messageMetadata": is_object,
+    "providerMetadata": _objects,
+    **dict.fromkeys(("providerExecuted", "dynamic", "transient"), lambda value: isinstance(value, bool)),
+    **dict.fromkeys(("input", "output", "data"), lambda value: True),
+    **dict.fromkeys(("sourceId", "title", "mediaType"), is_name),
+    "url": is_web_address,
 }
-_DATA = _Shape({"data": _anything}, {"id": _string, "transient": _boolean})
-# tool-input-error is newer than 5.0.0. Dropping it would leave a call without its part, so it becomes two
-# older events.
-_INPUT_ERROR = _Shape(
-    {**_CALL, "toolName": _string, "input": _anything, "errorText": _string}, {"dynamic": _boolean}
-)
+
+
+def _fit(kind: str, wire: Wire) -> Wire | None:
+    """Return *wire* with the fields of *kind* only. None if a required one is missing or invalid."""
+    event: Wire = {"type": wire["type"]}
+    for name, optional in _SHAPES[kind]:
+        value = wire.get(name)  # the service may omit input, output and data, but the page needs them
+        check = is_file_address if name == "url" and kind == "file" else _CHECKS.get(name)
+        if check(value) if check is not None else isinstance(value, str):
+            event[name] = value
+        elif not optional:
+            return None
+    return event
 
 
 class SafeEvents:
@@ -118,141 +97,88 @@ class SafeEvents:
         self._dynamic: dict[str, bool] = {}
         self._named = False
 
-    def page(self, wire: Wire) -> list[Wire]:
-        """Return the events for *wire* that pages of every release accept."""
-        kind: str = wire["type"]
-        shape = _SHAPES.get(kind)
-        if shape is None:
-            return self._other(kind, wire)
-        event = shape.fit(wire)
-        if event is None:
-            return []
-        step = self._STEPS.get(kind)
-        return [event] if step is None else step(self, event)
-
     def passes(self, delta: TextDelta | ReasoningDelta) -> bool:
         """Return whether the page has the delta's part open."""
         return delta.id in self._open["text" if delta.__class__ is TextDelta else "reasoning"]
 
-    def _other(self, kind: str, wire: Wire) -> list[Wire]:
-        if kind.startswith("data-"):
-            event = _DATA.fit(wire)
-            return [event] if event is not None else []
-        if kind == "tool-input-error":
-            return self._input_error(wire)
-        rest = {name: value for name, value in wire.items() if name != "type"}
-        return [{"type": OUR_DATA + kind, "data": rest, "transient": True}]
-
-    def _input_error(self, wire: Wire) -> list[Wire]:
-        fit = _INPUT_ERROR.fit(wire)
-        if fit is None:
+    def page(self, wire: Wire) -> list[Wire]:
+        """Return the events for *wire* that pages of every release accept."""
+        kind: str = wire["type"]
+        shape = "data" if kind.startswith("data-") else kind
+        if shape not in _SHAPES or kind == "data":
+            rest = {name: value for name, value in wire.items() if name != "type"}
+            return [{"type": OUR_DATA + kind, "data": rest, "transient": True}]
+        event = _fit(shape, wire)
+        if event is None:
             return []
-        del fit["errorText"]
-        # Without providerExecuted the page would ask its onToolCall to run a call that cannot run.
-        call = {**fit, "type": "tool-input-available", "providerExecuted": True}
-        error = {"type": "tool-output-error", "toolCallId": fit["toolCallId"], "errorText": STEP_FAILED}
-        return self._input(call) + self._output(error)
-
-    def _start(self, event: Wire) -> list[Wire]:
-        # A second id would make the page show a second message.
-        if self._named:
-            event.pop("messageId", None)
-        self._named = self._named or "messageId" in event
+        part, _, step = kind.partition("-")
+        if part in self._open:
+            return self._part(part, step, event)
+        if kind == "start":
+            if self._named:  # a second id would make the page show a second message
+                event.pop("messageId", None)
+            self._named = self._named or "messageId" in event
+        elif kind == "finish-step":
+            return [*self._ends(), event]
+        elif kind == "tool-input-error":
+            # Without providerExecuted the page would ask its onToolCall to run a call that cannot run.
+            call = {**event, "type": "tool-input-available", "providerExecuted": True}
+            del call["errorText"]
+            return [*self.page(call), *self.page({**event, "type": "tool-output-error"})]
+        elif part == "tool":
+            self._tool(step, event)
         return [event]
 
-    def _part_start(self, event: Wire) -> list[Wire]:
-        self._open[_part(event)][event["id"]] = None
-        return [event]
-
-    def _part_delta(self, event: Wire) -> list[Wire]:
+    def _part(self, part: str, step: str, event: Wire) -> list[Wire]:
+        opened, id_ = self._open[part], event["id"]
+        is_open = id_ in opened
+        if step == "end":
+            opened.pop(id_, None)
+            return [event] if is_open else []
+        opened[id_] = None
         # A part may continue after finish-step. There ai 5 and 6 drop all open parts, so open it again.
-        part, opened = _part(event), self._open[_part(event)]
-        if event["id"] in opened:
-            return [event]
-        opened[event["id"]] = None
-        return [{"type": f"{part}-start", "id": event["id"]}, event]
+        again = step == "delta" and not is_open
+        return [{"type": f"{part}-start", "id": id_}, event] if again else [event]
 
-    def _part_end(self, event: Wire) -> list[Wire]:
-        opened = self._open[_part(event)]
-        if event["id"] not in opened:
-            return []
-        del opened[event["id"]]
-        return [event]
-
-    def _finish_step(self, event: Wire) -> list[Wire]:
+    def _ends(self) -> list[Wire]:
         ends = [{"type": f"{part}-end", "id": id_} for part, opened in self._open.items() for id_ in opened]
         for opened in self._open.values():
             opened.clear()
-        return [*ends, event]
+        return ends
 
-    def _input(self, event: Wire) -> list[Wire]:
-        self._dynamic[event["toolCallId"]] = event.get("dynamic", False)
-        return [event]
-
-    def _output(self, event: Wire) -> list[Wire]:
-        # ai 5 looks for the call only among those with the same value of dynamic.
-        dynamic = self._dynamic.get(event["toolCallId"])
-        if dynamic:
-            event["dynamic"] = True
-        elif dynamic is False:
-            event.pop("dynamic", None)
-        return [event]
-
-    def _output_error(self, event: Wire) -> list[Wire]:
-        # The text is the service's own, and releases from 7 on show it.
-        event["errorText"] = STEP_FAILED
-        return self._output(event)
-
-    _STEPS: ClassVar[Mapping[str, Callable[[Any, Wire], list[Wire]]]] = {
-        "start": _start,
-        "text-start": _part_start,
-        "text-delta": _part_delta,
-        "text-end": _part_end,
-        "reasoning-start": _part_start,
-        "reasoning-delta": _part_delta,
-        "reasoning-end": _part_end,
-        "finish-step": _finish_step,
-        "tool-input-start": _input,
-        "tool-input-available": _input,
-        "tool-output-available": _output,
-        "tool-output-error": _output_error,
-    }
-
-
-def _part(event: Wire) -> str:
-    kind: str = event["type"]
-    return kind.partition("-")[0]
+    def _tool(self, step: str, event: Wire) -> None:
+        if step in ("input-start", "input-available"):
+            self._dynamic[event["toolCallId"]] = event.get("dynamic", False)
+        elif step.startswith("output"):
+            # ai 5 looks for the call only among those with the same value of dynamic.
+            dynamic = self._dynamic.get(event["toolCallId"])
+            if dynamic is not None:
+                event.pop("dynamic", None)
+            if dynamic:
+                event["dynamic"] = True
+        if step == "output-error":
+            event["errorText"] = STEP_FAILED  # releases from 7 on show it; the service's text is its own
 
 
 # --- What no page may see -----------------------------------------------------------------------------
 
 HIDDEN = "[hidden]"
 MIN_HIDDEN_CHARACTERS = 6  # a shorter id, such as "1", is hidden only as a complete string
-_THREAD_NAMES = frozenset({"threadid", "threadkey", "xthreadid", "xthreadkey"})
-_THREAD_NAME = re.compile(r'"(?:x[-_]?)?thread[-_]?(?:id|key)"', re.IGNORECASE)
+SITE = "threadSite"  # in the metadata of a stored answer, the site of its thread if not the session's
+_THREAD_NAME = re.compile(r'"(?:x[-_]?)?thread[-_]?(?:id|key|site)"', re.IGNORECASE)
 
 
 class ThreadHider:
-    """Removes a thread's id and key from events, in whichever field the service put them.
+    """Removes a thread's id and key from events, in whichever field the service put them."""
 
-    Attributes:
-        shortest: How many characters the shortest string to hide has; 0 if there is none.
-    """
-
-    __slots__ = ("_escaped", "_values", "shortest")
+    __slots__ = ("_values",)
 
     def __init__(self) -> None:
-        self.shortest = 0
-        self._values: tuple[str, ...] = ()
-        self._escaped: tuple[str, ...] = ()  # the same, as they stand in JSON
+        self._values: dict[str, str] = {}  # each with the same as it stands in JSON
 
     def learn(self, *values: str | None) -> None:
         """Hide these strings from now on."""
-        new = [value for value in values if value and value not in self._values]
-        if new:
-            self._values = (*self._values, *new)
-            self._escaped = tuple(quoted(value)[1:-1] for value in self._values)
-            self.shortest = min(map(len, self._values))
+        self._values |= {value: quoted(value)[1:-1] for value in values if value}
 
     def hide(self, wire: Wire) -> Wire:
         """Return *wire* without thread ids and keys. If it has none, return the same object."""
@@ -264,15 +190,18 @@ class ThreadHider:
 
     def finds(self, text: str) -> bool:
         """Return whether *text*, which is JSON, may have one of the strings to hide."""
-        for value in self._escaped:  # noqa: SIM110 - any() takes three times as long, for each delta
+        for value in self._values.values():  # noqa: SIM110 - any() takes three times as long, for each delta
             if value in text:
                 return True
         return False
 
     def _hidden(self, value: Any) -> Any:
         if is_object(value):
-            items = value.items()
-            return {self._text(name): self._hidden(inner) for name, inner in items if not _names_thread(name)}
+            return {
+                self._text(name): self._hidden(inner)
+                for name, inner in value.items()
+                if not _THREAD_NAME.fullmatch(f'"{name}"')
+            }
         if is_list(value):
             return [self._hidden(inner) for inner in value]
         return self._text(value) if isinstance(value, str) else value
@@ -282,10 +211,6 @@ class ThreadHider:
             if text == value or (len(value) >= MIN_HIDDEN_CHARACTERS and value in text):
                 text = text.replace(value, HIDDEN)
         return text
-
-
-def _names_thread(name: str) -> bool:
-    return name.replace("-", "").replace("_", "").lower() in _THREAD_NAMES
 
 
 # --- Frames -------------------------------------------------------------------------------------------
@@ -308,9 +233,7 @@ def delta_frame(event: StreamEvent, events: SafeEvents, hider: ThreadHider) -> b
     if event.extra or event.provider_metadata is not None:
         return None
     text = f'data: {{"type":"{event.type}","id":{quoted(event.id)},"delta":{quoted(event.delta)}}}\n\n'
-    # A delta shorter than every string to hide has none of them; most are.
-    hidden = len(event.id) + len(event.delta) >= hider.shortest and hider.finds(text)
-    return None if hidden else text.encode("ascii")
+    return None if hider.finds(text) else text.encode("ascii")
 
 
 def frame(event: Wire, hider: ThreadHider | None = None) -> bytes:
@@ -340,10 +263,7 @@ def _page_part(part: Wire, events: SafeEvents) -> Wire | None:
     """Return a stored part for the web page. None if *events* drops the event that made it."""
     kind: str = part["type"]
     if kind.startswith("tool-") or kind == "dynamic-tool":
-        if not isinstance(part.get("errorText"), str):
-            return part
-        failed = {"type": "tool-output-error", "toolCallId": "", "errorText": part["errorText"]}
-        return {**part, "errorText": events.page(failed)[-1]["errorText"]}
+        return {**part, "errorText": STEP_FAILED} if "errorText" in part else part
     if kind in (*_TEXTS, "step-start"):
         return part
     page_events = events.page(part)  # all other parts have the fields of their event
@@ -357,10 +277,8 @@ def _strict_json(event: Wire) -> str:
     try:
         text = _encode(event)
     except ValueError:  # JSON has no infinity and no NaN
-        text = _encode(_parsable(event))
-    if "__proto__" in text or '"constructor"' in text:
-        text = _encode(_parsable(event))
-    return text
+        return _encode(_parsable(event))
+    return _encode(_parsable(event)) if "__proto__" in text or '"constructor"' in text else text
 
 
 def _parsable(value: object) -> object:
@@ -369,8 +287,7 @@ def _parsable(value: object) -> object:
         return {name: _parsable(inner) for name, inner in value.items() if not _is_attack(name, inner)}
     if is_list(value):
         return [_parsable(inner) for inner in value]
-    infinite = isinstance(value, float) and not math.isfinite(value)
-    return None if infinite else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _is_attack(name: str, value: object) -> bool:

@@ -7,7 +7,6 @@ each step over its values is bounded before it is made.
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -17,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 from attrs import define, field, frozen
 
 from mintlify_async.model.number_checks import is_number
-from mintlify_async.protocol.argument_checks import CURRENT_PATH_MAX_CHARACTERS
+from mintlify_async.protocol.argument_checks import CURRENT_PATH_MAX_CHARACTERS as PATH_CHARACTERS
 
-from .refusals import BUSY, RelayRefusal, retry_after
+from .refusals import BUSY, TOO_LONG, RelayRefusal, retry_after
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -35,7 +34,6 @@ MOST_ESCAPES = 500_000  # backslashes (about 10 ms to parse)
 BODY_SECONDS = 30.0  # for the complete body to arrive
 ARRIVING_BYTES = 64 * 1024 * 1024  # of all bodies that are arriving
 LINGER = 1.0  # seconds in which the rest of a refused body is read
-TOO_LONG = "This conversation is too long. Please start a new one."
 
 
 @frozen(kw_only=True)
@@ -110,10 +108,6 @@ class BodyReader:
         # Browsers send other types across origins without asking first.
         if content_type.strip().lower() != "application/json":
             raise RelayRefusal(415, "Send the question as application/json.")
-        declared = request.headers.get("content-length", "")
-        if declared.isdecimal() and int(declared[:12]) > self.most:
-            await _linger(request)
-            raise _too_large()
         raw = await self._arrived(request)
         await _check_values(raw)
         return await _parsed(raw)
@@ -178,15 +172,10 @@ _LONG_NUMBER = re.compile(rb"[0-9]{26}")
 
 
 async def _parsed(raw: bytes) -> Wire:
-    collects = gc.isenabled()
-    gc.disable()  # thousands of new lists, none in a cycle, would make it look at all objects of the app
     try:
         body: object = json.loads(raw.decode("utf-8"), parse_constant=_not_json)
     except (ValueError, RecursionError):
         _not_json()
-    finally:
-        if collects:
-            gc.enable()
     if not is_object(body):
         raise RelayRefusal(400, "The question must be a JSON object.")
     await asyncio.sleep(0)  # the objects made from it also take time
@@ -219,10 +208,8 @@ def read_question(body: Wire, limits: QuestionLimits, *, stored: bool) -> PageQu
     if not (chat_id is None or is_id(chat_id)):
         raise RelayRefusal(400, "The chat's id must be a short text.")
     path = body.get("currentPath")
-    if path is not None and not (_is_path(path) and _is_whole(path)):
-        raise RelayRefusal(
-            400, f"currentPath must be a path of at most {CURRENT_PATH_MAX_CHARACTERS} characters."
-        )
+    if not (path is None or _is_path(path)):
+        raise RelayRefusal(400, f"currentPath must be a path of at most {PATH_CHARACTERS} characters.")
     return PageQuestion(
         messages=messages,
         seal=None if stored else _seal(body, history),
@@ -293,12 +280,9 @@ def _seal(body: Wire, history: list[Any]) -> str | None:
 
 
 def _is_path(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and value.startswith("/") and len(value) <= CURRENT_PATH_MAX_CHARACTERS
-
-
-def _is_whole(text: str) -> bool:
-    """Return whether *text* has no half of a character, which no request may hold."""
-    return text == text.encode("utf-8", "replace").decode()
+    # No request may hold half of a character.
+    fits = isinstance(value, str) and value.startswith("/") and len(value) <= PATH_CHARACTERS
+    return fits and value == value.encode("utf-8", "replace").decode()
 
 
 # --- Values of JSON, which a page or the service may send in any shape ----------------------------------
@@ -354,7 +338,6 @@ _FIELDS: Mapping[str, Mapping[str, bool]] = {
 }
 _NAMES = ("sourceId", "title", "mediaType", "filename")  # texts and files are counted together
 _ADDRESSES = {"source-url": is_web_address, "file": is_file_address}
-_OR_DATA = {"source-url": "", "file": " or a data: URL"}
 
 
 def read_part(part: object) -> Wire | None:
@@ -383,5 +366,5 @@ def read_part(part: object) -> Wire | None:
         elif needed or value is not None:
             raise RelayRefusal(400, f"A {kind} part's {name} must be a string.")
     if kind in _ADDRESSES and not _ADDRESSES[kind](checked_part["url"]):
-        raise RelayRefusal(400, f"A {kind} part's url must be a web address{_OR_DATA[kind]}.")
+        raise RelayRefusal(400, f"A {kind} part's url must be a web address.")
     return checked_part

@@ -50,14 +50,9 @@ class PageStream(Response):
         super().__init__()
         self._opened = opened
         self._start = {"type": "http.response.start", "status": 200, "headers": headers}
-        self._log: Log | None = None
-        self._pause = FIRST_COMMENT
-        self._sending = False
-        self._since = 0.0  # when the last piece was given to the server or accepted, by the loop's time
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the log, and stop when the page leaves."""
-        self._since = asyncio.get_running_loop().time()
 
         async def send_all() -> None:
             try:
@@ -65,7 +60,7 @@ class PageStream(Response):
             except RelayRefusal as refusal:
                 await refusal.response(scope["method"])(scope, receive, send)
             except OSError:
-                pass  # the page has left, which other servers report in this way
+                pass  # the page accepts nothing, or has left, which some servers report in this way
 
         async def gone() -> None:  # servers of ASGI 2.4 report it only to a pending receive()
             while (await receive())["type"] != "http.disconnect":
@@ -78,46 +73,26 @@ class PageStream(Response):
                 group.cancel_scope.cancel()
 
             # Each in a task: an event then wakes none of the frames of server and framework.
-            for step in (send_all, gone, self._watch):
-                group.start_soon(first, step)
+            group.start_soon(first, send_all)
+            group.start_soon(first, gone)
         if self.background is not None:
             await self.background()
 
     async def _send_log(self, send: Send) -> None:
-        loop_time = asyncio.get_running_loop().time
-        async with self._opened as self._log:
-            place, started = 0, False
-            while True:
-                frames, place = await self._log.read(place)
-                if frames == b"":
-                    if loop_time() - self._since < self._pause:
-                        continue
+        frames: bytes | None = KEEP_ALIVE
+        async with self._opened as log:
+            place, started, pause = 0, False, FIRST_COMMENT
+            while frames is not None:
+                try:
+                    async with asyncio.timeout(pause):
+                        frames, place = await log.read(place)
+                except TimeoutError:
                     frames = KEEP_ALIVE
-                if not started:
-                    if self._log.refusal is not None:
-                        raise self._log.refusal
-                    await send(self._start)
-                    started = True
-                self._since, self._sending = loop_time(), True
-                more = frames is not None
-                await send({"type": "http.response.body", "body": frames or b"", "more_body": more})
-                self._since, self._sending, self._pause = loop_time(), False, SILENCE
-                if not more:
-                    return
-
-    async def _watch(self) -> None:
-        """Return when the page has accepted no data for a minute. Until then, wake a silent log.
-
-        An event moves no timer.
-        """
-        loop_time = asyncio.get_running_loop().time
-        while True:
-            due = self._since + (STALL if self._sending else self._pause)
-            if loop_time() < due:
-                await asyncio.sleep(min(due - loop_time(), SILENCE))
-            elif self._sending:
-                return
-            else:
-                if self._log is not None:
-                    self._log.wake()
-                await asyncio.sleep(1)
+                async with asyncio.timeout(STALL):
+                    if not started:
+                        if log.refusal is not None:
+                            raise log.refusal
+                        await send(self._start)
+                    more = frames is not None
+                    await send({"type": "http.response.body", "body": frames or b"", "more_body": more})
+                started, pause = True, SILENCE

@@ -13,7 +13,6 @@ from starlette.responses import PlainTextResponse
 
 from mintlify_async import (
     APIConnectionError,
-    APIStatusError,
     APITimeoutError,
     ConfigurationError,
     MintlifyError,
@@ -30,6 +29,8 @@ log = logging.getLogger("mintlify_async.relay")
 
 AT_FAULT = "The assistant is not available at the moment."
 BUSY = "The assistant is busy at the moment. Please try again later."
+REJECTED = "The assistant does not accept this question."
+TOO_LONG = "This conversation is too long. Please start a new one."
 TOO_MANY = "Too many questions. Please wait a moment and try again."
 CUT = "The answer was interrupted. Please try again."
 FAILED = "The assistant could not finish this answer. Please try again."
@@ -62,50 +63,34 @@ class RelayRefusal(HTTPException):
         return PlainTextResponse(self.detail, self.status_code, headers)
 
 
-def refusal_for(error: MintlifyError) -> RelayRefusal:
-    """Return the refusal for an error before the answer. The log gets the error."""
-    if isinstance(error, ConfigurationError) and (error.field or "").startswith("messages"):
-        # The web page sent them. The app set all other fields.
-        return RelayRefusal(400, "The assistant does not accept this question.")
-    refusal = _refusal_for(error)
-    level = logging.ERROR if refusal.status_code in (500, 502) else logging.WARNING
-    log.log(level, "the assistant gave no answer: %s: %s", type(error).__name__, masked(str(error)))
-    return refusal
-
-
-def _refusal_for(error: MintlifyError) -> RelayRefusal:
-    match error:
-        case APIStatusError():
-            return _for_status(error)
-        case QuotaExceededError():
-            return RelayRefusal(429, TOO_MANY, retry_after(error.retry_after))
-        case APITimeoutError():
-            return RelayRefusal(504, SLOW)
-        case StoreConflictError():
-            return RelayRefusal(409, CHANGED)
-        case StateError():
-            return RelayRefusal(503, AT_FAULT)
-        case ConfigurationError():
-            return RelayRefusal(500, AT_FAULT)
-        case _:
-            return RelayRefusal(502, AT_FAULT)
-
-
-_ANSWERS_BY_STATUS = {
-    400: (400, "The assistant does not accept this question."),
+# By the service's status, or by the class of the error.
+_REFUSALS: Mapping[object, tuple[int, str]] = {
+    400: (400, REJECTED),
     409: (409, BUSY),
-    413: (413, "This conversation is too long. Please start a new one."),
-    422: (400, "The assistant does not accept this question."),
+    413: (413, TOO_LONG),
+    422: (400, REJECTED),
     429: (429, TOO_MANY),
     503: (503, BUSY),
     504: (504, SLOW),
+    QuotaExceededError: (429, TOO_MANY),
+    APITimeoutError: (504, SLOW),
+    StoreConflictError: (409, CHANGED),
+    StateError: (503, AT_FAULT),
+    ConfigurationError: (500, AT_FAULT),
 }
 
 
-def _for_status(error: APIStatusError) -> RelayRefusal:
-    # For every other status, our key or domain is wrong or the service failed. The user cannot fix either.
-    status, text = _ANSWERS_BY_STATUS.get(error.status, (502, AT_FAULT))
-    return RelayRefusal(status, text, retry_after(error.retry_after) if status in (429, 503) else None)
+def refusal_for(error: MintlifyError) -> RelayRefusal:
+    """Return the refusal for an error before the answer. The log gets the error."""
+    if isinstance(error, ConfigurationError) and (error.field or "").startswith("messages"):
+        return RelayRefusal(400, REJECTED)  # the web page sent them; the app set all other fields
+    names = (getattr(error, "status", None), *type(error).__mro__)
+    # For every other error, our key or domain is wrong or the service failed. The user cannot fix either.
+    status, text = next((_REFUSALS[name] for name in names if name in _REFUSALS), (502, AT_FAULT))
+    level = logging.ERROR if status in (500, 502) else logging.WARNING
+    log.log(level, "the assistant gave no answer: %s: %s", type(error).__name__, masked(str(error)))
+    wait = getattr(error, "retry_after", None) if status in (429, 503) else None
+    return RelayRefusal(status, text, retry_after(wait))
 
 
 def retry_after(seconds: float | None) -> dict[str, str]:
@@ -117,13 +102,9 @@ def retry_after(seconds: float | None) -> dict[str, str]:
 
 def cut_text(error: Exception) -> str:
     """Return the sentence for an answer that started and did not finish."""
-    match error:
-        case APITimeoutError():
-            return SLOW
-        case StreamInterruptedError() | APIConnectionError():
-            return CUT
-        case _:
-            return FAILED
+    if isinstance(error, APITimeoutError):
+        return SLOW
+    return CUT if isinstance(error, StreamInterruptedError | APIConnectionError) else FAILED
 
 
 # At the start of a word, or after a JSON escape such as \\n, whose letter would count as part of the word.

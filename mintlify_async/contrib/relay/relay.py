@@ -5,11 +5,13 @@ It uses Starlette only; :meth:`Relay.router` adds the parts for FastAPI.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+import signal
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from functools import partial
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
@@ -22,20 +24,18 @@ from starlette.routing import Route
 
 from mintlify_async import ConfigurationError, QuotaExceededError
 from mintlify_async.model.number_checks import check_number, check_seconds
-from mintlify_async.protocol.object_checks import check_function
 from mintlify_async.storage.store import check_store
 
 from .. import extra_missing
 from ..stream_store import MemoryStreamStore
 from .answer_logs import Log
 from .chats import Chat, PageChat, StoredChats
-from .page_question import BodyReader, PageQuestion, QuestionLimits, read_question
+from .page_question import BodyReader, PageQuestion, QuestionLimits, is_id, read_question
 from .page_stream import PageStream
 from .refusals import TOO_MANY, RelayRefusal, refusal_for, retry_after
 from .running_answer import Asker, EndHook, RelayedAnswer
 from .running_answers import RunningAnswers, chat_key
 from .seal import ThreadSeal
-from .signals import on_signal
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -53,7 +53,6 @@ RateHook = Callable[[str, Request], "float | Awaitable[float | None] | None"]
 Handler = Callable[[Request, str], Awaitable[Response]]
 
 MAX_RETRYING = 2.0  # seconds; a refusal with "retry in 30 s" is better for a web page than a long wait
-USER_CHARACTERS = 200  # stores take no longer owner
 _HOOK_DECIDES: Any = object()  # in place of a user: Relay(user=...) names one
 JSON = [
     (b"content-type", b"application/json"),
@@ -137,10 +136,6 @@ class Relay:
             check_store(store, "store")
         if streams is not None and (isinstance(streams, type) or not hasattr(streams, "grace")):
             raise ConfigurationError("streams must be a stream store: MemoryStreamStore()", field="streams")
-        for name, hook in {"user": user, "rate": rate, "on_end": on_end}.items():
-            check_function(hook, name, plain=False)
-        if not (ask is None or callable(ask) or isinstance(ask, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
-            raise ConfigurationError("ask must be a mapping of arguments, or a function", field="ask")
         self._session = _without_patience(session)
         self._limits = QuestionLimits(
             max_body_bytes=max_body_bytes,
@@ -152,8 +147,8 @@ class Relay:
         self._seal = ThreadSeal(secrets)
         self._chats = None if store is None else StoredChats(self._session, store, self._limits)
         self._user, self._rate, self._ask, self._on_end = user, rate, ask, on_end
-        for name, number in {"max_concurrent": max_concurrent, "max_per_user": max_per_user}.items():
-            check_number(number, name, 1)
+        check_number(max_concurrent, "max_concurrent", 1)
+        check_number(max_per_user, "max_per_user", 1)
         self._answers = RunningAnswers(streams, most=max_concurrent, per_user=max_per_user, tell=self._tell)
 
     @property
@@ -215,7 +210,7 @@ class Relay:
                 "or an id of the browser for people without an account",
                 field="user",
             )
-        if not (isinstance(path, str) and path.startswith("/")):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
+        if not path.startswith("/"):
             raise ConfigurationError('path must begin with "/"', field="path")
         base = path.rstrip("/")
         return [
@@ -301,15 +296,8 @@ class Relay:
             user = await _call(self._user, request)
         if not user:
             raise RelayRefusal(401, "Please sign in first.")
-        if not isinstance(user, str):
-            raise ConfigurationError(
-                f"the user hook must return a string, not {type(user).__name__}", field="user"
-            )
-        if user == "anonymous" or len(user) > USER_CHARACTERS or not user.isprintable():
-            log.error(
-                'the user hook returned "anonymous", or a name of more than %d or unprintable characters',
-                USER_CHARACTERS,
-            )
+        if not is_id(user) or user == "anonymous":  # an id of the chat has the same limits
+            log.error('the user hook must return a printable text of 1 to 200 characters, not "anonymous"')
             raise RelayRefusal(401, "Please sign in first.")
         return user
 
@@ -320,14 +308,8 @@ class Relay:
             wait = await _call(self._rate, user, request)
         except QuotaExceededError as error:
             raise refusal_for(error) from None
-        if wait is None:
-            return
-        if isinstance(wait, bool) or not isinstance(wait, int | float):
-            raise ConfigurationError(
-                f"the rate hook must return None to continue, or seconds to wait, not {type(wait).__name__}",
-                field="rate",
-            )
-        raise RelayRefusal(429, TOO_MANY, retry_after(wait))
+        if wait is not None:
+            raise RelayRefusal(429, TOO_MANY, retry_after(wait))
 
     async def _tell(self, answer: RelayedAnswer) -> None:
         """Call the app's hook. An error in the app's code must not break the answer."""
@@ -367,7 +349,7 @@ class Relay:
             seconds: As for :meth:`drain`.
         """
         check_seconds(seconds, "seconds", zero=True)
-        return on_signal(lambda: self.drain(seconds))
+        return _on_signal(lambda: self.drain(seconds))
 
 
 async def _call(hook: Callable[..., Any], *arguments: Any) -> Any:
@@ -400,3 +382,45 @@ def _address(request: Request) -> str:
     except ValueError:
         return ""
     return str(int(address) >> 64) if isinstance(address, IPv6Address) else host
+
+
+@asynccontextmanager
+async def _on_signal(drain: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[None]:
+    """Run *drain* at the block's end or at a signal to exit. The server's handler still runs."""
+    loop = asyncio.get_running_loop()
+    draining: list[asyncio.Task[None]] = []
+
+    def begin() -> None:
+        if not draining:
+            draining.append(asyncio.create_task(drain()))
+
+    with ExitStack() as stack:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            stack.callback(_hook(number, lambda: loop.call_soon_threadsafe(begin)))
+        try:
+            yield
+        finally:
+            begin()
+            await draining[0]
+
+
+def _hook(number: int, begin: Callable[[], object]) -> Callable[[], object]:
+    """At the signal *number*, call *begin*, then the present handler. Return a function that undoes it."""
+    earlier = signal.getsignal(number)
+    if not callable(earlier):  # no server handles it, so the process ends immediately or never
+        return lambda: None
+
+    def handle(number: int, frame: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and another handler has kept this one
+            begin()
+        earlier(number, frame)
+
+    def undo() -> None:
+        if signal.getsignal(number) is handle:
+            signal.signal(number, earlier)
+
+    try:
+        signal.signal(number, handle)
+    except ValueError:  # not in the main thread, for instance in a test client's
+        return lambda: None
+    return undo

@@ -7,19 +7,20 @@ had no reader for the grace period. Responses to web pages read the log and may 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import evolve, frozen
 
-from mintlify_async import MintlifyError, NotFoundError, StreamInterruptedError
+from mintlify_async import MintlifyError, NotFoundError, StateError, StreamInterruptedError
 from mintlify_async.assistant.reply import sent_key
 from mintlify_async.events import ErrorEvent, Finish
 from mintlify_async.runtime.limits import TimeLimit
 
-from .answer_logs import MemoryLog
+from .answer_logs import TICK, MemoryLog
 from .chats import Chat
 from .page_events import DONE, INTERRUPTED, STOPPED, delta_frame, frame
 from .refusals import AT_FAULT, RESTARTING, UNSAVED, RelayRefusal, cut_text, masked, retry_after
@@ -27,14 +28,17 @@ from .refusals import AT_FAULT, RESTARTING, UNSAVED, RelayRefusal, cut_text, mas
 if TYPE_CHECKING:
     from mintlify_async import Message, Reply, Thread
 
+    from ..redis.streams import RedisStreamStore
+
 log = logging.getLogger("mintlify_async.relay")
 
 Outcome = Literal["finished", "failed", "left", "interrupted"]
 EndHook = Callable[["RelayedAnswer"], object]
-TellHook = Callable[["RelayedAnswer"], Awaitable[None]]
 
 MAX_BYTES = 8 * 1024 * 1024  # of one answer; a larger one ends with an error
 TURN_BYTES = 32 * 1024  # in one cycle of the event loop, before other tasks run and readers are awaited
+MAKE_WAY = 2.0  # seconds that a chat's next question waits until the running answer has been stopped
+BEAT = 0.5  # seconds until a silent answer is also written, to show that its worker lives and to get Stop
 
 
 @frozen(kw_only=True)
@@ -82,29 +86,19 @@ class Asker:
     chat_key: str
 
 
-class Home(Protocol):
-    """The place where answers run. It has the other answers of the chat, and the other workers."""
+@frozen(kw_only=True)
+class AnswerHooks:
+    """What the relay does for each of its answers.
 
-    async def make_way(self, answer: RunningAnswer) -> None:
-        """Return when *answer* may be asked, because those before it in its chat have ended."""
-        ...
+    Attributes:
+        unread: Called when the last reader has left.
+        tell: Calls the app's hook at the end of an answer that had started. It raises nothing.
+        ended: Frees the place of the answer.
+    """
 
-    async def describe(self, answer: RunningAnswer) -> None:
-        """Let pages find *answer* by its question."""
-        ...
-
-    def unread(self, answer: RunningAnswer) -> None:
-        """The last reader of *answer* has left."""
-        ...
-
-    @property
-    def tell(self) -> TellHook:
-        """Call the app's hook. It raises nothing."""
-        ...
-
-    def ended(self, answer: RunningAnswer) -> None:
-        """The place of *answer* is free."""
-        ...
+    unread: Callable[[RunningAnswer], object]
+    tell: Callable[[RelayedAnswer], Awaitable[None]]
+    ended: Callable[[RunningAnswer], object]
 
 
 class RunningAnswer:
@@ -113,7 +107,9 @@ class RunningAnswer:
     Args:
         asker: Who asks.
         chat: Asks the question, and filters the events for the web page.
-        home: Where it runs.
+        earlier: The tasks of the answers before it in its chat, which were asked to stop.
+        shared: Where other workers find it, or None.
+        hooks: What the relay does for it.
 
     Attributes:
         id: A random name.
@@ -126,7 +122,15 @@ class RunningAnswer:
         task: The task.
     """
 
-    def __init__(self, asker: Asker, chat: Chat, home: Home) -> None:
+    def __init__(
+        self,
+        asker: Asker,
+        chat: Chat,
+        *,
+        earlier: Collection[asyncio.Task[None]],
+        shared: RedisStreamStore | None,
+        hooks: AnswerHooks,
+    ) -> None:
         self.id = uuid.uuid4().hex
         self.asker = asker
         self.log = MemoryLog(self._left)
@@ -136,12 +140,12 @@ class RunningAnswer:
         self.read_elsewhere = False
         self.resumable = asker.chat_key != ""
         self._chat = chat
-        self._home = home
+        self._hooks = hooks
         self._limit = TimeLimit()  # stop() ends it
         self._reply: Reply | None = None  # from the answer's start on
         self._finished = False  # its last event, Finish, has come
         self._error: Exception | None = None
-        self.task = asyncio.create_task(self._run())
+        self.task = asyncio.create_task(self._run(earlier, shared if self.resumable else None))
 
     @property
     def running(self) -> bool:
@@ -161,12 +165,18 @@ class RunningAnswer:
 
     def _left(self) -> None:
         self.read_at = asyncio.get_running_loop().time()
-        self._home.unread(self)
+        self._hooks.unread(self)
 
-    async def _run(self) -> None:
+    async def _run(self, earlier: Collection[asyncio.Task[None]], shared: RedisStreamStore | None) -> None:
         outcome: Outcome = "failed"
+        copying: asyncio.Task[None] | None = None
         try:
-            outcome = await self._answer()
+            # A stop does not end this: the chat's next answer waits for this one, and so for those before it.
+            if earlier:
+                await asyncio.wait(earlier, timeout=MAKE_WAY)
+            if shared is not None:
+                copying = await self._begin_shared(shared)
+            outcome = await self._answer(shared)
         except RelayRefusal as refusal:
             self._refuse(refusal)
         except asyncio.CancelledError:  # because the app shuts down
@@ -178,41 +188,40 @@ class RunningAnswer:
             self._refuse(RelayRefusal(500, AT_FAULT))
         finally:
             try:
-                await self._close()
                 if self._reply is not None:
-                    await self._home.tell(self._description(self._reply, outcome))
+                    await self._hooks.tell(self._description(self._reply, outcome))
             finally:
-                self._home.ended(self)
+                self._hooks.ended(self)
                 self.log.append(DONE)
                 self.log.end()
                 # The log may be kept for a while, but not the message, and no error, which holds its frames.
-                self._reply = self._error = None
-                self._chat = Chat()
+                del self._chat, self._reply, self._error
                 self.about.pop("progress", None)
+        if copying is not None:
+            await copying
 
-    async def _answer(self) -> Outcome:
+    async def _answer(self, shared: RedisStreamStore | None) -> Outcome:
         """Ask, and write the answer. Return its outcome."""
-        # A stop does not end this: the chat's next answer waits for this one, and so for those before it.
-        await self._home.make_way(self)
         try:
             async with self._limit:
-                self._check_stop()
                 await self._chat.begin()
                 self.about = {"question": self._chat.messages[-1]["id"], "progress": self._chat.progress}
-                await self._home.describe(self)
+                if shared is not None and self.resumable:
+                    await self._describe(shared)
                 self._check_stop()
                 self._reply = reply = await self._open()
                 self._check_stop()
                 await self._read(reply)
         except Exception as error:  # a store of the app's own may raise anything
-            by_stop = isinstance(error, TimeoutError) and not isinstance(error, MintlifyError)
-            if not (self.stopped and by_stop):
-                if self._reply is None:
-                    raise
+            if self.stopped and isinstance(error, TimeoutError):
+                if self._reply is None and self.stopped == "interrupted":
+                    raise RelayRefusal(503, RESTARTING, retry_after(1)) from None
+            elif self._reply is None:
+                raise
+            else:
                 self._fail(error)
-            elif self._reply is None and self.stopped == "interrupted":
-                raise RelayRefusal(503, RESTARTING, retry_after(1)) from None
-        await self._close()
+        finally:
+            await self._close()
         return self._ending()
 
     def _check_stop(self) -> None:
@@ -260,6 +269,14 @@ class RunningAnswer:
                 turn_end = writing.size + TURN_BYTES
         await reply.run()  # raises if the reply was closed early, for instance with the session
 
+    async def _close(self) -> None:
+        """Close the answer at the service. This saves the partial answer and lets the next question start."""
+        if self._reply is not None:
+            try:
+                await self._reply.close()
+            except Exception as error:  # a store's
+                self._fail(error)
+
     def _ending(self) -> Outcome:
         """Write the web page's missing events, and return the answer's outcome."""
         reply = self._reply
@@ -274,14 +291,6 @@ class RunningAnswer:
             self.log.append(frame({"type": "error", "errorText": text}))
         whole = self._finished or self._error is None
         return "finished" if whole and not (reply is not None and reply.aborted) else "failed"
-
-    async def _close(self) -> None:
-        """Close the answer at the service. This saves the partial answer and lets the next question start."""
-        if self._reply is not None:
-            try:
-                await self._reply.close()
-            except Exception as error:  # a store's
-                self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         if self._error is not None or (self.stopped and isinstance(error, StreamInterruptedError)):
@@ -310,3 +319,59 @@ class RunningAnswer:
             finish_reason=reply.finish_reason,
             error=self._error,
         )
+
+    # Other workers ----------------------------------------------------------------------------
+
+    async def _begin_shared(self, shared: RedisStreamStore) -> asyncio.Task[None] | None:
+        """Become the chat's newest answer on all workers, and wait until the one before has ended.
+
+        Return the task that copies the log, or None if the store cannot be used.
+        """
+        key, loop_time = self.asker.chat_key, asyncio.get_running_loop().time
+        until, copying = loop_time() + MAKE_WAY, None
+        try:
+            previous = await shared.begin(key, self.id)
+            copying = asyncio.create_task(self._copy(shared))
+            while previous and await shared.runs(key, previous):
+                if loop_time() >= until or self.stopped == "interrupted":
+                    break
+                await asyncio.sleep(TICK)  # it runs on another worker, which sends no event
+        except StateError as error:
+            self._goes_alone(error)
+        return copying
+
+    async def _describe(self, shared: RedisStreamStore) -> None:
+        """Let pages on other workers find this answer by its question."""
+        try:
+            await shared.describe(self.asker.chat_key, self.id, json.dumps(self.about))
+        except StateError as error:
+            self._goes_alone(error)
+
+    def _goes_alone(self, error: StateError) -> None:
+        log.warning("the stream store cannot be used, so an answer cannot be resumed: %s", error)
+        self.resumable = False
+
+    async def _copy(self, shared: RedisStreamStore) -> None:
+        """Copy the log to *shared*, and follow its reports, until the answer has ended."""
+        loop_time = asyncio.get_running_loop().time
+        place, written, away = 0, loop_time(), False
+        while True:
+            ended, frames = self.log.ended, self.log.since(place)
+            if frames or ended or loop_time() - written > BEAT - TICK / 2:
+                written, read = loop_time(), False
+                try:
+                    key, id = self.asker.chat_key, self.id
+                    stopped, read = await shared.write(key, id, frames, at=place, ended=ended)
+                    place, away = place + len(frames), False
+                    if stopped:
+                        self.stop()
+                except StateError as error:
+                    if not away:
+                        log.warning("other workers cannot read an answer: %s", error)
+                    away = True
+                had_reader, self.read_elsewhere = self.read_elsewhere, read
+                if had_reader and not read:
+                    self._left()
+                if ended:
+                    return
+            await asyncio.sleep(TICK)

@@ -10,9 +10,8 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
-from itertools import takewhile
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from mintlify_async import StateError
@@ -21,16 +20,14 @@ from ..stream_store import MemoryStreamStore, SharedAnswer
 from .answer_logs import TICK, Log, SharedLog
 from .chats import Chat
 from .refusals import BUSY, RESTARTING, TOO_MANY, RelayRefusal, retry_after
-from .running_answer import Asker, RunningAnswer, TellHook
+from .running_answer import MAKE_WAY, AnswerHooks, Asker, RelayedAnswer, RunningAnswer
 
 if TYPE_CHECKING:
     from ..redis.streams import RedisStreamStore
 
 log = logging.getLogger("mintlify_async.relay")
 
-MAKE_WAY = 2.0  # seconds that a chat's next question waits until the running answer has been stopped
 LAST_WORDS = 2.0  # seconds for cut answers to send their error and to run the app's hook
-BEAT = 0.5  # seconds until a silent answer is also written, to show that its worker lives and to get Stop
 UNREAD_PER_USER = 2  # answers of one user that may continue without a reader
 ADDRESS_SHARE = 4  # one IP address may have this part of all places
 
@@ -51,17 +48,17 @@ class RunningAnswers:
         *,
         most: int,
         per_user: int,
-        tell: TellHook,
+        tell: Callable[[RelayedAnswer], Awaitable[None]],
     ) -> None:
         self._shared = None if streams is None or isinstance(streams, MemoryStreamStore) else streams
         self._grace = 0.0 if streams is None else streams.grace
         self._keep = 0.0 if streams is None else streams.keep
         self._most, self._per_user = most, per_user
-        self.tell = tell
+        self._hooks = AnswerHooks(unread=self._unread, tell=tell, ended=self._ended)
         self._running: dict[RunningAnswer, None] = {}  # the oldest first
         self._newest: dict[str, RunningAnswer] = {}  # by chat
         self._readers: list[Asker] = []  # of existing logs
-        self._tasks: set[asyncio.Task[Any]] = set()  # of responses, and of writers to the shared store
+        self._tasks: set[asyncio.Task[Any]] = set()  # of answers, and of responses
         self._draining = self._cutting = False
 
     @property
@@ -82,7 +79,8 @@ class RunningAnswers:
             RelayRefusal: There is no place for it, or the app shuts down.
         """
         self.check_open()
-        for answer in self._of_chat(asker.chat_key):
+        earlier = self._of_chat(asker.chat_key)
+        for answer in earlier:
             answer.stop()
         for same, most, refusal in self._places(asker):
             answers = [one for one in self._running if not one.stopped and same(one.asker)]
@@ -91,11 +89,14 @@ class RunningAnswers:
                 if not unread:
                     raise refusal
                 min(unread, key=_last_read).stop()
-        answer = RunningAnswer(asker, chat, self)
+        tasks = [one.task for one in earlier]
+        answer = RunningAnswer(asker, chat, earlier=tasks, shared=self._shared, hooks=self._hooks)
         self._running[answer] = None
         if asker.chat_key:
             self._newest[asker.chat_key] = answer
-        with self._responding(), answer.log.reading():
+        self._wait_for(answer.task)
+        self._wait_for(asyncio.current_task())
+        with answer.log.reading():
             yield answer.log
 
     @asynccontextmanager
@@ -108,12 +109,12 @@ class RunningAnswers:
         for same, most, refusal in self._places(reader):
             if sum(map(same, self._readers)) >= most:
                 raise refusal
+        self._wait_for(asyncio.current_task())
         self._readers.append(reader)
         try:
-            with self._responding():
-                source = await opened()
-                with source.reading():
-                    yield source
+            source = await opened()
+            with source.reading():
+                yield source
         finally:
             self._readers.remove(reader)
 
@@ -129,22 +130,29 @@ class RunningAnswers:
         def wanted(answer: RunningAnswer | SharedAnswer) -> bool:
             return answer.running if after is None else answer.about.get("question") == after
 
-        answer = self._newest.get(chat_key)
-        if answer is not None and wanted(answer):
-            return answer.log
-        shared = await self._elsewhere(chat_key)
-        if self._shared is None or shared is None or not wanted(shared):
-            return None
-        return SharedLog(self._shared, chat_key, shared.id, lambda: self._cutting)
+        answer = await self._newest_of(chat_key, wanted)
+        if isinstance(answer, SharedAnswer) and self._shared is not None:
+            return SharedLog(self._shared, chat_key, answer.id, lambda: self._cutting)
+        return answer.log if isinstance(answer, RunningAnswer) else None
 
     async def progress(self, chat_key: str) -> dict[str, Any] | None:
         """Return :attr:`.Chat.progress` of the answer that is being written in a chat, or None."""
         if ending := [answer.task for answer in self._of_chat(chat_key) if answer.stopped]:
             await asyncio.wait(ending, timeout=MAKE_WAY)  # the answer is being saved
+        answer = await self._newest_of(chat_key, lambda one: one.running)
+        return None if answer is None else answer.about.get("progress")
+
+    async def _newest_of(
+        self, chat_key: str, wanted: Callable[[RunningAnswer | SharedAnswer], bool]
+    ) -> RunningAnswer | SharedAnswer | None:
+        """Return the newest answer of a chat, here or else on another worker, if it is *wanted*."""
         answer: RunningAnswer | SharedAnswer | None = self._newest.get(chat_key)
-        if answer is None or not answer.running:
-            answer = await self._elsewhere(chat_key)
-        return answer.about.get("progress") if answer is not None and answer.running else None
+        if self._shared is not None and (answer is None or not wanted(answer)):
+            try:
+                answer = await self._shared.newest(chat_key)
+            except StateError as error:
+                log.warning("an answer on another worker cannot be found: %s", error)
+        return answer if answer is not None and wanted(answer) else None
 
     async def stop(self, chat_key: str) -> None:
         """Stop the chat's answer, if one runs. Raises RelayRefusal when the store cannot be used."""
@@ -162,31 +170,20 @@ class RunningAnswers:
     async def drain(self, seconds: float) -> None:
         """Refuse new questions; after *seconds*, cut the answers that still run."""
         self._draining = True
-        await self._quiet(seconds)
-        if self._running or self._tasks:
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        if self._tasks:
             self._cutting = True
             log.warning("the app shuts down: %d answers are cut", self.count)
             for answer in self._running:
                 answer.stop("interrupted")
-            await self._quiet(LAST_WORDS)
+            await asyncio.wait(self._tasks, timeout=LAST_WORDS)
 
-    async def _quiet(self, seconds: float) -> None:
-        """Return when nothing runs any more, or after *seconds*."""
-        loop_time = asyncio.get_running_loop().time
-        until = loop_time() + seconds
-        while (tasks := {*self._tasks, *(answer.task for answer in self._running)}) and loop_time() < until:
-            await asyncio.wait(tasks, timeout=until - loop_time())
-
-    @contextmanager
-    def _responding(self) -> Generator[None]:
-        """Let a shutdown wait for the response of this task."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            yield
-        finally:
-            self._tasks.discard(task)
+    def _wait_for(self, task: asyncio.Task[Any] | None) -> None:
+        """Let a shutdown wait for *task*."""
+        if task is not None:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     # Places -----------------------------------------------------------------------------------
 
@@ -204,9 +201,9 @@ class RunningAnswers:
         """Return the answers of a chat, the oldest first."""
         return [answer for answer in self._running if chat_key == answer.asker.chat_key != ""]
 
-    def unread(self, answer: RunningAnswer) -> None:
-        """*answer* has no reader left. If there are few such answers, it may continue for the grace."""
-        if not answer.running:
+    def _unread(self, answer: RunningAnswer) -> None:
+        """*answer* has no reader left here. If there are few such answers, it may continue for the grace."""
+        if not (answer.running and answer.unread):
             return
         if not (self._grace and answer.resumable):  # no page can find it again
             answer.stop()
@@ -224,7 +221,7 @@ class RunningAnswers:
         if answer.unread and answer.running and now - answer.read_at >= self._grace - TICK / 10:
             answer.stop()
 
-    def ended(self, answer: RunningAnswer) -> None:
+    def _ended(self, answer: RunningAnswer) -> None:
         """The place of *answer* is free. Its log stays for a while."""
         del self._running[answer]
         asyncio.get_running_loop().call_later(self._keep, self._forget, answer)
@@ -232,80 +229,6 @@ class RunningAnswers:
     def _forget(self, answer: RunningAnswer) -> None:
         if self._newest.get(answer.asker.chat_key) is answer:
             del self._newest[answer.asker.chat_key]
-
-    # Other workers ----------------------------------------------------------------------------
-
-    async def make_way(self, answer: RunningAnswer) -> None:
-        """Return when the answers before *answer* in its chat have ended, here and on other workers.
-
-        They were asked to stop. An answer that waits here ends after them, so the next one waits for all.
-        """
-        key, now = answer.asker.chat_key, asyncio.get_running_loop().time
-        earlier = takewhile(lambda one: one is not answer, self._of_chat(key))
-        if tasks := [one.task for one in earlier]:
-            await asyncio.wait(tasks, timeout=MAKE_WAY)
-        if self._shared is None or not answer.resumable:
-            return
-        try:
-            until = now() + MAKE_WAY
-            previous = await self._shared.begin(key, answer.id)
-            copying = asyncio.create_task(self._copy(self._shared, answer))
-            self._tasks.add(copying)
-            copying.add_done_callback(self._tasks.discard)
-            while previous and await self._shared.runs(key, previous):
-                if now() >= until or self._cutting:
-                    break
-                await asyncio.sleep(TICK)  # it runs on another worker, which sends no event
-        except StateError as error:
-            _goes_alone(answer, error)
-
-    async def describe(self, answer: RunningAnswer) -> None:
-        """Let pages on other workers find *answer* by its question."""
-        if self._shared is not None and answer.resumable:
-            try:
-                await self._shared.describe(answer.asker.chat_key, answer.id, json.dumps(answer.about))
-            except StateError as error:
-                _goes_alone(answer, error)
-
-    async def _copy(self, shared: RedisStreamStore, answer: RunningAnswer) -> None:
-        """Copy the log of *answer* to *shared*, and follow its reports, until the answer has ended."""
-        loop_time = asyncio.get_running_loop().time
-        key, place, written, away = answer.asker.chat_key, 0, loop_time(), False
-        while True:
-            ended, frames = answer.log.ended, answer.log.since(place)
-            if frames or ended or loop_time() - written > BEAT - TICK / 2:
-                written = loop_time()
-                try:
-                    state = await shared.write(key, answer.id, frames, at=place, ended=ended)
-                    place, away = place + len(frames), False
-                    answer.read_elsewhere = state.read
-                    if state.read:
-                        answer.read_at = loop_time()
-                    if state.stopped:
-                        answer.stop()
-                except StateError as error:
-                    if not away:
-                        log.warning("other workers cannot read an answer: %s", error)
-                    away, answer.read_elsewhere = True, False
-                if ended:
-                    return
-                self._look(answer)
-            await asyncio.sleep(TICK)
-
-    async def _elsewhere(self, chat_key: str) -> SharedAnswer | None:
-        """Return the newest answer of a chat on any worker."""
-        if self._shared is None:
-            return None
-        try:
-            return await self._shared.newest(chat_key)
-        except StateError as error:
-            log.warning("an answer on another worker cannot be found: %s", error)
-            return None
-
-
-def _goes_alone(answer: RunningAnswer, error: StateError) -> None:
-    log.warning("the stream store cannot be used, so an answer cannot be resumed: %s", error)
-    answer.resumable = False
 
 
 def _last_read(answer: RunningAnswer) -> float:

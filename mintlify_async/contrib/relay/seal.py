@@ -11,7 +11,6 @@ import hmac
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
-from typing import Any
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -56,10 +55,6 @@ class ThreadSeal:
             [Fernet(urlsafe_b64encode(_derived(secret, _SEALING))) for secret in secrets]
         )
         self._naming = hmac.new(_derived(secrets[0], _NAMING), digestmod="sha256")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Refuse to be pickled: a pickle would hold the secrets."""
-        raise TypeError("a ThreadSeal holds secrets and cannot be pickled; create one in the other process")
 
     def pseudonym(self, user: str) -> str:
         """Return the pseudonym of *user* for the service: 43 characters, the same each time.

@@ -5,6 +5,14 @@ from __future__ import annotations
 import pytest
 
 from mintlify_async.storage import MemoryStore, SQLiteStore
+from tests.support.relay_browser import running_browser
+
+
+@pytest.fixture(scope="module")
+def one_chromium():
+    """One browser for all tests of a file."""
+    with running_browser():
+        yield
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("redis", marks=pytest.mark.real)])

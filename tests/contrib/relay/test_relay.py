@@ -56,8 +56,6 @@ async def test_the_key_never_shows():
         ({"max_per_user": 0}, "max_per_user"),
         ({"streams": "redis://localhost"}, "streams"),
         ({"streams": MemoryStreamStore}, "streams"),
-        ({"ask": 7}, "ask"),
-        ({"rate": 7}, "rate"),
         ({"store": "chats.sqlite"}, "store"),
     ],
 )

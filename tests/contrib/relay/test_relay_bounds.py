@@ -18,7 +18,7 @@ pytest.importorskip("fastapi")
 from starlette.applications import Starlette
 
 import mintlify_async
-from mintlify_async.contrib.relay import MemoryStreamStore
+from mintlify_async.contrib.relay import MemoryStreamStore, answer_logs
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import Customer, LocalService
 from mintlify_async.testing.loop_time import virtual_time
@@ -74,7 +74,7 @@ async def test_a_stored_thread_belongs_to_its_site():
         assert thread.path != here.service.requests[-1].path
         await here.page.post(form("three", "u3", site="two"))
         assert here.asked["threadId"] == list(here.service.threads)[-1]
-        assert b"mintlifySite" not in json.dumps((await here.page.history())[1]).encode()
+        assert b"threadSite" not in json.dumps((await here.page.history())[1]).encode()
 
 
 async def test_an_unread_history_gives_up_its_place():
@@ -162,7 +162,7 @@ async def test_a_page_that_does_not_read_holds_the_answer_back():
         async with here.page.request() as response:
             await response.content.readuntil(b"Hello ")
             (answer,) = here.relay._answers._running
-            await asyncio.sleep(1)
+            await until(lambda: answer.log.size - answer.log._furthest > answer_logs.LEAD_BYTES)
             assert answer.log.size < 6_000_000
             assert (await response.read()).endswith(b"data: [DONE]\n\n")
         await until(lambda: not here.relay.streaming)
@@ -170,19 +170,20 @@ async def test_a_page_that_does_not_read_holds_the_answer_back():
 
 # --- Names, rates, the log ----------------------------------------------------------------------------
 
-ODD = ["anonymous", "x" * 201, "x" * 100_000, "a\0b", "\ud800", "a\nb", "\x7f"]
+ODD = ["anonymous", "x" * 201, "x" * 100_000, "a\0b", "\ud800", "a\nb", "\x7f", 7]
 
 
-@pytest.mark.parametrize("stored", [True, False])
-@pytest.mark.parametrize("name", ODD, ids=lambda name: repr(name[:10]))
-async def test_an_odd_name_is_refused(stored, name):
+async def test_an_odd_name_is_refused():
     """Whatever a client calls itself: 401 for each request, and never an error of the app."""
-    store = MemoryStore() if stored else None
-    async with desk(user=lambda request: name, store=store, streams=MemoryStreamStore()) as here:
-        assert (await here.page.post(form("q", "u1", messages=[user_message("q")])))[0] == 401
-        assert (await here.page.history())[0] == 401
-        assert (await here.page.resume())[0] == 401
-        assert await here.page.stop() == 401
+    names = list[Any]()
+    stores = {"store": MemoryStore(), "streams": MemoryStreamStore()}
+    async with desk(user=lambda request: names[-1], **stores) as here:
+        for name in ODD:
+            names.append(name)
+            assert (await here.page.post(form("q", "u1", messages=[user_message("q")])))[0] == 401
+            assert (await here.page.history())[0] == 401
+            assert (await here.page.resume())[0] == 401
+            assert await here.page.stop() == 401
         assert here.service.requests == []
 
 
@@ -195,23 +196,18 @@ async def test_a_number_of_seconds_is_a_refusal(wait):
 
 
 async def test_the_counter_of_the_documentation_always_expires(redis_client):
-    """However its expiry meets the next question."""
+    """Also that of a counter whose expiry met the next question, and which has none since."""
     page = Path(mintlify_async.__file__).parent / "docs" / "how-to" / "relay-deploy.mdx"
     (recipe,) = re.findall(r"^async def rate\(.*?(?=^\S)", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     namespace: dict[str, Any] = {"redis": redis_client, "Request": object}
-    exec("from __future__ import annotations\n" + recipe.replace("60", "1"), namespace)
+    exec("from __future__ import annotations\n" + recipe, namespace)
     request: Any = type("Request", (), {"method": "POST"})
 
-    async def hurry() -> None:
-        until = asyncio.get_running_loop().time() + 2.2
-        while asyncio.get_running_loop().time() < until:
-            await namespace["rate"]("ada", request)
-
-    await asyncio.gather(*(hurry() for _ in range(10)))
-    assert [await redis_client.ttl(key) for key in await redis_client.keys()] in ([], [0], [1])
+    await namespace["rate"]("bob", request)
     await redis_client.set("POST:ada", 5)
     await namespace["rate"]("ada", request)
-    assert await redis_client.ttl("POST:ada") in (0, 1)
+    for user in ("bob", "ada"):
+        assert 0 < await redis_client.ttl(f"POST:{user}") <= 60
 
 
 APP = """

@@ -3,105 +3,24 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("fastapi")
 
+from starlette.applications import Starlette
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
 from mintlify_async.testing import faults
 from tests.support.relay_browser import RELEASES
-from tests.support.relay_kit import until
-from tests.support.relay_shop import HEAD, shop
+from tests.support.relay_kit import serving, until
+from tests.support.relay_shop import HEAD, Shop, shop
 
-pytestmark = [pytest.mark.parametrize("release", RELEASES), pytest.mark.real]
+pytestmark = [pytest.mark.usefixtures("one_chromium"), pytest.mark.real]
 
-
-async def test_an_answer_grows_and_the_next_goes_on(release):
-    """Text as it streams, and sources; the second question is in the thread of the first."""
-    async with shop(release) as here:
-        here.service.script.ask(
-            events=[
-                *HEAD,
-                *({"type": "text-delta", "id": "0", "delta": f"{n} "} for n in range(20)),
-                {"type": "finish"},
-            ],
-            pause=0.02,
-        )
-        await here.ask("Count!")
-        await here.status("ready")
-        texts = await here.page.evaluate("window.texts")
-        assert len(texts) >= 5
-        assert [text for text in texts if not texts[-1].startswith(text.strip())] == []
-        assert texts[-1].split() == ["Hello", *map(str, range(20))]
-
-        await here.page.get_by_role("button", name="New chat").click()
-        await here.ask("How do I wait for a job?")
-        await here.status("ready")
-        assert await here.page.locator(".sources a").count() > 0
-        assert "```" not in "".join(await here.answers())
-
-        await here.ask("And by SSO?")
-        await here.status("ready")
-        (thread,) = here.service.threads.values()
-        assert thread.questions == ["How do I wait for a job?", "And by SSO?"]
-        assert here.service.requests[-1].json["threadKey"] == thread.key
-        assert len(await here.answers()) == 2
-
-
-async def test_stop_closes_the_answer(release):
-    """The text stays, the service is let go, and the thread goes on."""
-    async with shop(release) as here:
-        here.service.script.ask(events=[*HEAD, 60.0], headers={"X-Thread-Id": "thread_1"})
-        await here.ask("Stop me")
-        await here.page.get_by_text("Hello").wait_for()
-        assert here.service.answering == 1
-        await here.page.get_by_role("button", name="Stop").click()
-        await here.status("ready")
-        await until(lambda: not here.service.answering)
-        assert here.service.requests[-1].client_left
-        here.service.script.ask(events=[*HEAD, {"type": "finish"}])
-        await here.ask("Go on")
-        await here.status("ready")
-        assert here.service.requests[-1].json["threadId"] == "thread_1"
-        assert await here.page.get_by_role("alert").count() == 0
-
-
-async def test_leaving_closes_the_answer(release):
-    """Closing the page is as good as pressing Stop."""
-    async with shop(release) as here:
-        here.service.script.ask(events=[*HEAD, 60.0])
-        await here.ask("Leave me")
-        await here.page.get_by_text("Hello").wait_for()
-        await here.page.goto("about:blank")
-        await until(lambda: not here.service.answering)
-        assert here.service.requests[-1].client_left
-
-
-async def test_failures_are_shown(release):
-    """An error in the stream, a cut and a refusal each say what the reader can do; asking again works."""
-    async with shop(release) as here:
-        here.service.script.ask(events=[*HEAD, {"type": "error", "errorText": "key mint_dsc_0123456789"}])
-        await here.ask("Fail")
-        assert await here.alert() == "The assistant could not finish this answer. Please try again."
-        assert await here.answers() == ["Hello"]
-
-        here.service.script.ask(events=HEAD, fault=faults.Cut(-20, "rst"))
-        await here.page.get_by_role("button", name="Retry").click()
-        await until(lambda: here.service.requests[1:])
-        assert await here.alert() == "The answer was interrupted. Please try again."
-
-        here.service.script.ask(status=429, headers={"Retry-After": "3"})
-        await here.page.get_by_role("button", name="New chat").click()
-        await here.ask("Too much")
-        await here.page.get_by_text("Too many questions").wait_for()
-        assert await here.alert() == "Too many questions. Please wait a moment and try again."
-
-        await here.click("Retry")  # when the seconds are over; until then the button counts them down
-        await here.status("ready")
-        assert await here.page.get_by_role("alert").count() == 0
-        assert len(await here.answers()) == 1
-
-
+ATTEMPTS = Path(__file__).parents[2] / "support" / "js" / "other_origin.js"
 ZOO = [
     {"type": "start", "messageId": "m1", "messageMetadata": None, "extra": 1},
     {"type": "reset-step"},
@@ -130,14 +49,114 @@ ZOO = [
 ]
 
 
-async def test_what_old_pages_do_not_know_harms_none(release):
-    """New types, new fields, nulls, unknown reasons, odd orders: each page shows the text and is ready."""
+@pytest.mark.parametrize("release", RELEASES)
+async def test_a_page(release):
+    """One page for all situations: growing text, Stop, failures, events that it does not know, leaving."""
     async with shop(release) as here:
-        body = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in ZOO)
-        here.service.script.ask(chunks=[body, b"data: [DONE]\n\n"])
-        await here.ask("Everything")
-        await here.status("ready")
-        (text,) = await here.answers()
-        assert text.startswith("Hello")
-        assert text.endswith("again <img src=x onerror=alert(1)>")
-        assert await here.page.locator(".sources a").all_inner_texts() == ["/a"]
+        for situation in (grows, goes_on, stops, fails, meets_unknown_events, leaves):
+            await situation(here)
+            if situation is not leaves:
+                await here.click("New chat")
+
+
+async def grows(here: Shop) -> None:
+    """The page shows the text as it streams."""
+    words = [{"type": "text-delta", "id": "0", "delta": f"{n} "} for n in range(20)]
+    here.service.script.ask(events=[*HEAD, *words, {"type": "finish"}], pause=0.02)
+    await here.ask("Count!")
+    await here.status("ready")
+    texts = await here.page.evaluate("window.texts")
+    assert len(texts) >= 5
+    assert [text for text in texts if not texts[-1].startswith(text.strip())] == []
+    assert texts[-1].split() == ["Hello", *map(str, range(20))]
+
+
+async def goes_on(here: Shop) -> None:
+    """The answer has sources; the second question is in the thread of the first."""
+    await here.ask("How do I wait for a job?")
+    await here.status("ready")
+    assert await here.page.locator(".sources a").count() > 0
+    assert "```" not in "".join(await here.answers())
+    await here.ask("And by SSO?")
+    await here.status("ready")
+    (thread,) = here.service.threads.values()
+    assert thread.questions == ["How do I wait for a job?", "And by SSO?"]
+    assert here.service.requests[-1].json["threadKey"] == thread.key
+    assert len(await here.answers()) == 2
+
+
+async def stops(here: Shop) -> None:
+    """The text stays, the request to the service is closed, and the thread goes on."""
+    here.service.script.ask(events=[*HEAD, 60.0], headers={"X-Thread-Id": "thread_1"})
+    await here.ask("Stop me")
+    await here.shows("Hello")
+    assert here.service.answering == 1
+    await here.click("Stop")
+    await here.status("ready")
+    await until(lambda: not here.service.answering)
+    assert here.service.requests[-1].client_left
+    here.service.script.ask(events=[*HEAD, {"type": "finish"}])
+    await here.ask("Go on")
+    await here.status("ready")
+    assert here.service.requests[-1].json["threadId"] == "thread_1"
+    assert await here.page.get_by_role("alert").count() == 0
+
+
+async def fails(here: Shop) -> None:
+    """An error in the stream, a cut and a refusal each say what the reader can do; asking again works."""
+    here.service.script.ask(events=[*HEAD, {"type": "error", "errorText": "key mint_dsc_0123456789"}])
+    await here.ask("Fail")
+    assert await here.alert() == "The assistant could not finish this answer. Please try again."
+    assert await here.answers() == ["Hello"]
+    here.service.script.ask(events=HEAD, fault=faults.Cut(-20, "rst"))
+    await here.click("Retry")
+    await here.shows("The answer was interrupted. Please try again.")
+    here.service.script.ask(status=429, headers={"Retry-After": "3"})
+    await here.click("New chat")
+    await here.ask("Too much")
+    await here.shows("Too many questions. Please wait a moment and try again.")
+    await here.click("Retry")  # when the seconds are over; until then the button counts them down
+    await here.status("ready")
+    assert await here.page.get_by_role("alert").count() == 0
+    assert len(await here.answers()) == 1
+
+
+async def meets_unknown_events(here: Shop) -> None:
+    """New types, new fields, nulls, unknown reasons, odd orders: the page shows the text and is ready."""
+    body = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in ZOO)
+    here.service.script.ask(chunks=[body, b"data: [DONE]\n\n"])
+    await here.ask("Everything")
+    await here.shows("/a")
+    await here.status("ready")
+    (text,) = await here.answers()
+    assert text.startswith("Hello")
+    assert text.endswith("again <img src=x onerror=alert(1)>")
+    assert await here.page.locator(".sources a").all_inner_texts() == ["/a"]
+
+
+async def leaves(here: Shop) -> None:
+    """If the page is closed, the answer is closed at the service."""
+    here.service.script.ask(events=[*HEAD, 60.0])
+    await here.ask("Leave me")
+    await here.shows("Hello")
+    await here.page.goto("about:blank")
+    await until(lambda: not here.service.answering)
+    assert here.service.requests[-1].client_left
+
+
+async def test_a_page_of_another_origin_gets_nothing():
+    """Neither by form, beacon, XHR, fetch nor frame, although the browser sends the cookie."""
+    other = Starlette(routes=[Route("/", lambda request: HTMLResponse("<iframe name=frame></iframe>"))])
+    async with shop(list(RELEASES)[-1]) as here, serving(other) as address:
+        here.service.script.ask(events=[*HEAD, 60.0])
+        await here.ask("Mine")
+        await here.shows("Hello")
+        chat = here.page.url.partition("?chat=")[2]
+        tab = await here.page.context.new_page()
+        await tab.goto(address)
+        app = here.page.url.partition("/?")[0]
+        assert await tab.evaluate(ATTEMPTS.read_text("utf-8"), [app, chat]) == []
+        assert len(here.service.requests) == 1
+        assert here.service.answering == 1
+        await tab.close()
+        await here.click("Stop")

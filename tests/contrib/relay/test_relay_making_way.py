@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import aiohttp
 import pytest
@@ -13,8 +14,8 @@ pytest.importorskip("fastapi")
 
 from starlette.applications import Starlette
 
-from mintlify_async.contrib.relay import Relay, running_answers
-from mintlify_async.contrib.stream_store import SharedAnswer, SharedPiece, SharedState
+from mintlify_async.contrib.relay import Relay, running_answer
+from mintlify_async.contrib.stream_store import SharedAnswer
 from mintlify_async.storage import MemoryStore
 from tests.support.relay_desk import HEAD, TURN, Desk, desk, x_user
 from tests.support.relay_kit import SECRET, Page, events, serving, until, user_message
@@ -51,10 +52,12 @@ class SlowStreams:
     async def describe(self, chat: str, answer: str, about: str) -> None:
         """Keep nothing: no page resumes here."""
 
-    async def write(self, chat: str, answer: str, frames: bytes, *, at: int, ended: bool) -> SharedState:
+    async def write(
+        self, chat: str, answer: str, frames: bytes, *, at: int, ended: bool
+    ) -> tuple[bool, bool]:
         if ended:
             self._living.discard(answer)
-        return SharedState(stopped=self.telling.is_set() and answer != self._order[-1], read=False)
+        return self.telling.is_set() and answer != self._order[-1], False
 
     async def runs(self, chat: str, answer: str) -> bool:
         return answer in self._living
@@ -62,7 +65,7 @@ class SlowStreams:
     async def newest(self, chat: str) -> SharedAnswer | None:
         return None
 
-    async def read(self, chat: str, answer: str, place: int) -> SharedPiece:
+    async def read(self, chat: str, answer: str, place: int) -> Any:
         raise NotImplementedError
 
     async def stop(self, chat: str) -> None:
@@ -114,7 +117,7 @@ async def test_a_worker_begins_the_answers_of_a_chat_one_after_the_other():
 
 async def test_an_answer_waits_for_all_before_it(monkeypatch):
     """The one before it was stopped while it waited itself, for one on another worker that still runs."""
-    monkeypatch.setattr(running_answers, "MAKE_WAY", 60)
+    monkeypatch.setattr(running_answer, "MAKE_WAY", 60)
     streams = SlowStreams()
     async with two_workers(streams) as (here, far):
         here.service.script.ask(events=ENDLESS)

@@ -129,16 +129,6 @@ def test_newer_fields_are_left_out():
 
 
 @pytest.mark.parametrize(
-    "name", ["title", "providerMetadata", "messageId", "messageMetadata", "dynamic", "id"]
-)
-@pytest.mark.parametrize("value", [None, 1, [], "text", {"p": None}, {"p": []}])
-def test_optional_fields_that_do_not_fit_are_left_out(name, value):
-    """A null or a wrong type there would end the whole answer on the page."""
-    for event in FULL:
-        page({**event, name: value})
-
-
-@pytest.mark.parametrize(
     "event",
     [
         {"type": "tool-output-available", "toolCallId": "c"},
@@ -272,13 +262,6 @@ def test_frames_hold_nothing_that_a_parser_refuses():
     assert shown(harmless) == harmless
 
 
-def test_half_a_character_passes():
-    """Two deltas may share a character outside the basic plane; JavaScript joins them."""
-    assert frame({"type": "text-delta", "id": "0", "delta": "\ud83d"}) == (
-        b'data: {"type":"text-delta","id":"0","delta":"\\ud83d"}\n\n'
-    )
-
-
 def test_service_keys_in_an_error_are_masked():
     """An error text that repeats our key goes no further; documentation in the prose is left alone."""
     error = {
@@ -295,14 +278,8 @@ def test_service_keys_in_an_error_are_masked():
 @pytest.mark.parametrize("key", ["mint_dsc_0123456789abcdef", "mint_dsc_abc-def-0123456789"])
 def test_service_keys_are_masked_wherever_they_begin(before, key):
     """After a line's end as after a space, and to their last character."""
-    text = shown({"type": "data-x", "data": f"bad key:{before}{key}"})["data"]
-    assert text == f"bad key:{before}mint_***"
-
-
-def test_words_that_end_like_a_key_are_left_alone():
-    """A peppermint is no key."""
-    event = {"type": "data-x", "data": "a peppermint_flavoured thing"}
-    assert shown(event) == event
+    text = shown({"type": "data-x", "data": f"a peppermint_flavoured key:{before}{key}"})["data"]
+    assert text == f"a peppermint_flavoured key:{before}mint_***"
 
 
 @pytest.mark.parametrize("name", ["threadId", "threadKey", "thread_id", "X-Thread-Key", "THREADID"])
@@ -329,14 +306,6 @@ def test_short_thread_ids_leave_the_prose_alone():
     hider = ThreadHider()
     hider.learn("7")
     assert hider.hide({"type": "data-x", "data": ["7", "2027"]})["data"] == ["[hidden]", "2027"]
-
-
-def test_what_names_no_thread_is_passed_as_it_is():
-    """The same object: nothing is copied on the common path."""
-    hider = ThreadHider()
-    hider.learn("thread-77")
-    event = {"type": "text-delta", "id": "0", "delta": "a threadId is an id"}
-    assert hider.hide(event) is event
 
 
 STORED = [

@@ -13,7 +13,6 @@ from mintlify_async.contrib.relay import RelayedAnswer
 from mintlify_async.conversation.records import ConversationKeys
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import AnswerStyle, ThreadStyle
-from tests.support.oracle_data import ORACLE
 from tests.support.relay_desk import HEAD, TURN, desk
 from tests.support.relay_kit import user_message
 from tests.support.relay_store_kit import USER, again, asked, form, say, shown
@@ -404,21 +403,3 @@ async def test_a_long_conversation_is_sent_and_shown_in_part(store):
         assert [id for id, _ in await shown(here)][::2] == ["u4", "u5"]
         await say(here, form("edited", "u1", messageId="u1"))
         assert [id for id, _ in await shown(here)][::2] == ["u0", "u1"]
-
-
-@pytest.mark.parametrize("version", ["v5", "v6", "v7"])
-async def test_what_the_published_transports_post(version):
-    """Pages that post their whole history, as captured from the transports, are answered from the store."""
-    captured = json.loads((ORACLE / "http" / f"{version}.json").read_text(encoding="utf-8"))["requests"]
-    bodies = [
-        (shape, json.loads(request["body"]) if isinstance(request["body"], str) else request["body"])
-        for shape, requests in captured.items()
-        for request in requests
-        if request["method"] == "POST"
-    ]
-    async with desk(store=MemoryStore()) as here:
-        for shape, body in bodies:
-            status, content, _ = await here.page.post(body)
-            last = body["messages"][-1]["role"]
-            assert (status, shape) == (200 if last == "user" and body.get("id") else 400, shape), content
-        assert len(here.service.requests) == 9
