@@ -58,6 +58,14 @@ _SHAPES = {
 }
 
 
+def _boolean(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _anything(value: object) -> bool:
+    return True
+
+
 def _objects(value: object) -> bool:
     """Return whether *value* is an object of objects, as provider metadata must be."""
     return is_object(value) and all(map(is_object, value.values()))
@@ -67,8 +75,8 @@ def _objects(value: object) -> bool:
 _CHECKS: Mapping[str, Callable[[object], bool]] = {
     "messageMetadata": is_object,
     "providerMetadata": _objects,
-    **dict.fromkeys(("providerExecuted", "dynamic", "transient"), lambda value: isinstance(value, bool)),
-    **dict.fromkeys(("input", "output", "data"), lambda value: True),
+    **dict.fromkeys(("providerExecuted", "dynamic", "transient"), _boolean),
+    **dict.fromkeys(("input", "output", "data"), _anything),
     **dict.fromkeys(("sourceId", "title", "mediaType"), is_name),
     "url": is_web_address,
 }

@@ -280,9 +280,12 @@ def _seal(body: Wire, history: list[Any]) -> str | None:
 
 
 def _is_path(value: object) -> TypeGuard[str]:
-    # No request may hold half of a character.
-    fits = isinstance(value, str) and value.startswith("/") and len(value) <= PATH_CHARACTERS
-    return fits and value == value.encode("utf-8", "replace").decode()
+    return (
+        isinstance(value, str)
+        and value.startswith("/")
+        and len(value) <= PATH_CHARACTERS
+        and value == value.encode("utf-8", "replace").decode()  # no request may hold half of a character
+    )
 
 
 # --- Values of JSON, which a page or the service may send in any shape ----------------------------------

@@ -328,7 +328,8 @@ class RunningAnswer:
         Return the task that copies the log, or None if the store cannot be used.
         """
         key, loop_time = self.asker.chat_key, asyncio.get_running_loop().time
-        until, copying = loop_time() + MAKE_WAY, None
+        until = loop_time() + MAKE_WAY
+        copying: asyncio.Task[None] | None = None
         try:
             previous = await shared.begin(key, self.id)
             copying = asyncio.create_task(self._copy(shared))

@@ -227,7 +227,10 @@ async def test_all_that_arrives_is_bounded(monkeypatch):
         asking = [asyncio.ensure_future(here.page.http.post(url, data=slow(), headers=headers)) for _ in "ab"]
         await refusing.wait()
         hold.set()
-        assert sorted([(await one).status for one in asking]) == [200, 503]
+        responses = [await one for one in asking]
+        assert sorted(response.status for response in responses) == [200, 503]
+        for response in responses:
+            response.close()
 
 
 async def test_limits_are_the_apps():
