@@ -62,7 +62,7 @@ async def test_a_reader_who_leaves_stops_the_answer(path, events, shown, tmp_pat
     """The service sees its connection closed, though the answer would go on for an hour."""
     async with LocalService() as service, service.session() as session:
         service.script.ask(events=events)
-        async with serving(app_of(session, recipe(tmp_path))) as url, asyncio.timeout(20):
+        async with serving(app_of(session, recipe(tmp_path))) as url:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
             writer.write(f"GET {path}?q=Hm HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             if shown:
@@ -98,9 +98,8 @@ async def test_aiohttp_web_cancels_the_handler_if_it_is_told_to(path):
             await web.SockSite(runner, listener).start()
             _, writer = await asyncio.open_connection(*listener.getsockname())
             writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-            async with asyncio.timeout(20):
-                await service.until(lambda service: service.answering)
-                writer.close()
-                await writer.wait_closed()
-                await service.until(lambda service: service.requests[0].client_left)
+            await service.until(lambda service: service.answering)
+            writer.close()
+            await writer.wait_closed()
+            await service.until(lambda service: service.requests[0].client_left)
             await runner.cleanup()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,17 +9,11 @@ import pytest
 from mintlify_async.testing import LocalService
 from tests.examples.program_kit import EXAMPLES
 from tests.support.child_process import child_environment
-from tests.support.terminal_screen import CTRL_C, CTRL_D, Screen, on_terminal
+from tests.support.terminal_screen import CTRL_C, CTRL_D, on_terminal
 
 pytestmark = pytest.mark.real
 
 PROGRAM = str(EXAMPLES / "terminal_chat.py")
-
-
-async def ended(screen: Screen) -> int:
-    """Return the status of a program that was told to end."""
-    async with asyncio.timeout(30):
-        return await screen.ended()
 
 
 @pytest.fixture
@@ -40,14 +33,14 @@ async def test_a_conversation_is_kept(service: LocalService, folder: Path):
         await screen.until("](https://docs.acme.com/")
         await screen.until("> ")
         screen.press(CTRL_D)
-        assert await ended(screen) == 0
+        assert await screen.ended() == 0
     async with on_terminal(PROGRAM, "help", env=env) as screen:
         await screen.until("2 messages so far")
         screen.press("And then?\n")
         await screen.until("Earlier in this thread you asked: “How do I install it?”")
         await screen.until("> ")
         screen.press(CTRL_D)
-        assert await ended(screen) == 0
+        assert await screen.ended() == 0
 
 
 async def test_ctrl_c_stops_an_answer(service: LocalService, folder: Path):
@@ -66,7 +59,7 @@ async def test_ctrl_c_stops_an_answer(service: LocalService, folder: Path):
         await screen.until("**Sources**")
         await screen.until("> ")
         screen.press(CTRL_D)
-        assert await ended(screen) == 0
+        assert await screen.ended() == 0
         assert "Traceback" not in screen.output
     assert [len(request.json["messages"]) for request in service.requests.of("ask")] == [1, 1]
     assert service.requests[0].client_left

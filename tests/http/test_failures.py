@@ -123,7 +123,6 @@ def test_what_the_parser_in_pure_python_raises_becomes_ours():
         env={**os.environ, "AIOHTTP_NO_EXTENSIONS": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
         check=False,
     )
     assert done.stderr == ""

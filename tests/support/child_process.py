@@ -39,7 +39,7 @@ def child_environment(service: LocalService | None = None, **changes: str | None
     return {name: value for name, value in (env | changes).items() if value is not None}
 
 
-LONGEST_SECONDS = 180.0
+LONGEST_SECONDS = 600.0
 """A program that runs longer waits for something that never comes."""
 
 

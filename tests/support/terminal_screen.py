@@ -12,6 +12,8 @@ import sys
 import termios
 from collections.abc import AsyncIterator
 
+from tests.support.child_process import LONGEST_SECONDS
+
 CTRL_C, CTRL_D = "\x03", "\x04"
 
 ON_TERMINAL = """
@@ -74,7 +76,7 @@ class Screen:
                 self.output += os.read(self.descriptor, 65536).decode(errors="replace")
         return status
 
-    async def until(self, text: str, seconds: float = 20) -> None:
+    async def until(self, text: str, seconds: float = LONGEST_SECONDS) -> None:
         """Wait until *text* is on the screen, and drop everything before its end."""
         async with asyncio.timeout(seconds):
             while text not in self.shown:
