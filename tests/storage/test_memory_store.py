@@ -18,7 +18,7 @@ class TestMemoryStore(StoreCases):
     """The cases of every store."""
 
     @pytest.fixture
-    def store(self) -> Store:
+    def store(self, own_time: None) -> Store:
         return MemoryStore()
 
 

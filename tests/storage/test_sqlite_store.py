@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import multiprocessing
-import signal
 import sqlite3
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +27,7 @@ class TestSQLiteStore(StoreCases):
     """The cases of every store."""
 
     @pytest.fixture
-    def store(self, tmp_path: Path) -> Store:
+    def store(self, own_time: None, tmp_path: Path) -> Store:
         return SQLiteStore(tmp_path / "store.db")
 
 
@@ -312,16 +312,20 @@ async def test_loops_in_threads_share_it(store: SQLiteStore):
     assert await values(store, A) == {A: b"80"}
 
 
+FORK = multiprocessing.get_context("fork")
+forks = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+
+
 def _after_the_fork(store: SQLiteStore) -> None:
     asyncio.run(put(store, B))
 
 
 @pytest.mark.real
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@forks
 async def test_a_fork_has_a_thread_of_its_own(store: SQLiteStore):
     """A worker that forks after the first step goes on in the child and in the parent."""
     await put(store, A)
-    child = multiprocessing.get_context("fork").Process(target=_after_the_fork, args=[store])
+    child = FORK.Process(target=_after_the_fork, args=[store])
     child.start()
     await asyncio.to_thread(child.join, 20)
     assert child.exitcode == 0
@@ -329,59 +333,59 @@ async def test_a_fork_has_a_thread_of_its_own(store: SQLiteStore):
     assert await values(store, A, B) == {A: b"2", B: b"1"}
 
 
-_COUNT_FOREVER = """
-import asyncio, sys
-from mintlify_async.storage import SQLiteStore
-from mintlify_async.storage.store import change
+def _count(path: Path, times: int, report: Any) -> None:
+    def rule(snapshot: Any) -> tuple[dict[str, bytes], None]:
+        counts = {key: int(record.value) for key, record in snapshot.records.items()}
+        return {key: b"%d" % (counts.get(key, 0) + 1) for key in (A, B)}, None
 
-def rule(snapshot):
-    counts = {key: int(record.value) for key, record in snapshot.records.items()}
-    return {key: b"%d" % (counts.get(key, 0) + 1) for key in KEYS}, None
+    async def main() -> None:
+        store = SQLiteStore(path)
+        for _ in range(times):
+            await change(store, [A, B], rule)
+            report.send_bytes(b"done")
 
-KEYS = ["room/open/a", "room/open/b"]
-
-async def main(path, times):
-    store = SQLiteStore(path)
-    print("ready", flush=True)
-    for _ in range(times):
-        await change(store, KEYS, rule)
-        print("done", flush=True)
-
-asyncio.run(main(sys.argv[1], int(sys.argv[2])))
-"""
+    asyncio.run(main())
 
 
-def start(path: Path, times: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", _COUNT_FOREVER, str(path), str(times)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment())
+def start(path: Path, times: int) -> tuple[Any, Any]:
+    """Return a process that counts, and the connection that its reports come by."""
+    reports, report = FORK.Pipe(duplex=False)
+    process = FORK.Process(target=_count, args=[path, times, report])
+    process.start()
+    report.close()
+    return process, reports
 
 
 @pytest.mark.real
+@forks
 async def test_processes_lose_no_change(store: SQLiteStore, path: Path):
     """Three processes add forty each."""
     processes = [start(path, 40) for _ in range(3)]
-    for process in processes:
-        await asyncio.to_thread(process.communicate)
-        assert process.returncode == 0
+    for process, reports in processes:
+        await asyncio.to_thread(process.join, 60)
+        reports.close()
+        assert process.exitcode == 0
     assert await values(store, A, B) == {A: b"120", B: b"120"}
 
 
 @pytest.mark.real
+@forks
 async def test_a_killed_process_leaves_whole_steps(store: SQLiteStore, path: Path):
     """Of each step that a kill interrupts there are both records or none; what was reported is there."""
-    said = 0
+    reported = 0
     for delay in range(10):
-        process = start(path, 10_000)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        await asyncio.sleep(0.03 + delay * 0.007)
-        process.send_signal(signal.SIGKILL)
-        said += process.stdout.read().count("done\n")
-        process.wait()
-        process.stdout.close()
-        found = await values(store, A, B)
-        assert len(set(found.values())) <= 1
-        assert said <= int(found.get(A, b"0")) <= said + delay + 1
+        process, reports = start(path, 10_000)
+        assert reports.recv_bytes() == b"done"
+        reported += 1
+        await asyncio.sleep(delay * 0.007)
+        process.kill()
+        process.join()
+        with contextlib.suppress(EOFError), reports:
+            while reports.recv_bytes():
+                reported += 1
+        counts = await values(store, A, B)
+        assert len(set(counts.values())) == 1
+        assert reported <= int(counts[A]) <= reported + delay + 1
 
 
 @pytest.mark.real
@@ -402,7 +406,5 @@ asyncio.run(main())
 """
     with locked(path):
         command = [sys.executable, "-c", program, str(path)]
-        result = subprocess.run(
-            command, capture_output=True, env=child_environment(), timeout=120, check=False
-        )
+        result = subprocess.run(command, capture_output=True, env=child_environment(), check=False)
         assert (result.returncode, result.stderr) == (0, b"")

@@ -7,15 +7,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from tests.support.child_process import run_to_end
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -120,32 +117,6 @@ class RedisServer:
             return self.say(b"PING").startswith(b"+PONG")
         except OSError:
             return False
-
-
-class Stutter:
-    """A client that sends every script twice, like a client that lost the first response."""
-
-    def __init__(self, client: Redis) -> None:
-        self._client: Any = client
-
-    async def evalsha(self, sha: str, numkeys: int, *rest: Any) -> Any:
-        await self._client.evalsha(sha, numkeys, *rest)
-        return await self._client.evalsha(sha, numkeys, *rest)
-
-    def eval(self, script: str, numkeys: int, *rest: Any) -> Any:
-        return self._client.eval(script, numkeys, *rest)
-
-
-async def run_python(program: str, *arguments: str) -> str:
-    """Run *program* in another process and return its output."""
-    return (await run_to_end(sys.executable, "-c", program, *arguments)).strip()
-
-
-async def run_all(*steps: Coroutine[Any, Any, str]) -> list[str]:
-    """Run them at the same time. If one fails, the others also end."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(step) for step in steps]
-    return [task.result() for task in tasks]
 
 
 def find_server() -> str:
