@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 
 import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import bodies, growing, measuring, report, rows, server, subjects
-from benchmarks.held import Held
 
 pytestmark = pytest.mark.sweep
 
@@ -91,37 +89,11 @@ def test_counts_between_marks_are_of_what_lies_between():
     assert 7.5 < large / small < 8.5
 
 
-async def test_delay_of_held_events_is_since_they_were_written():
-    """An event says when the server wrote it."""
-    held = Held()
-    held.heard(str(time.monotonic() - 5))
-    assert held.delays == [pytest.approx(5, abs=1)]
-
-
-def test_ratios_are_taken_within_a_round():
-    """A machine that halves its speed between two rounds does not move a ratio."""
-    row = measuring.row_of("x", "x", "µs", {measuring.OURS: [1.0, 2.0, 4.0], "theirs": [2.0, 4.0, 8.0]})
-    assert row.ratios == {"theirs": [0.5, 0.5, 0.5]}
-
-
 def test_report_says_whether_a_figure_is_within_reach():
     """The ratio is held against the target where there is one, else the cost."""
     costs = {measuring.OURS: [4.0], "aiohttp": [1.0], "openai": [100.0]}
     said = report.table(measuring.row_of("burst", "CPU per event", "µs", costs))
     assert [line.split(": ")[-1] for line in said.splitlines() if "reach" in line] == ["NO", "yes"]
-
-
-def test_rows_survive_their_file(tmp_path):
-    """Rows of an earlier run stay, each with its day and processor."""
-    path = tmp_path / "results.json"
-    row = measuring.row_of("burst", "CPU per event", "µs", {measuring.OURS: [2.0], "<peer>": [4.0]})
-    report.save([row._replace(name="older")], path)
-    report.save([row], path)
-    stored = json.loads(path.read_text())
-    assert [each["name"] for each in stored["rows"]] == ["older", "burst"]
-    assert all(each["taken"] and "processor" in each for each in stored["rows"])
-    assert stored["versions"]["aiohttp"]
-    assert stored["rows"][1]["costs"] == {measuring.OURS: [2.0] * 3, "<peer>": [4.0] * 3}
 
 
 @pytest.mark.parametrize("given", [["bursts"], ["burst", "--small", "--json"]])

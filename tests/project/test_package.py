@@ -6,7 +6,6 @@ import ast
 import doctest
 import importlib
 import importlib.metadata
-import inspect
 import itertools
 import re
 import subprocess
@@ -16,9 +15,7 @@ import tomllib
 import zipfile
 from email import message_from_string
 from pathlib import Path
-from typing import Any
 
-import make
 import pytest
 
 import mintlify_async
@@ -49,31 +46,6 @@ def test_a_name_that_is_not_there():
     """The error is Python's own, so that hasattr works."""
     with pytest.raises(AttributeError, match="no_such_name"):
         mintlify_async.no_such_name  # noqa: B018 - the access is what is tested
-
-
-def public_members(cls: type) -> list[tuple[str, Any]]:
-    """Return what a class of ours adds by itself and shows."""
-    found = []
-    for name, member in vars(cls).items():
-        unwrapped = getattr(member, "__func__", member)
-        function = unwrapped.fget if isinstance(unwrapped, property) else unwrapped
-        if not name.startswith("_") and inspect.isfunction(function):
-            found.append((name, function))
-    return found
-
-
-def test_everything_public_is_documented():
-    """help() says something about each name and each method."""
-    missing: list[str] = []
-    for entry in make.entries():
-        thing = entry.thing
-        if (inspect.isclass(thing) or inspect.isfunction(thing)) and not (thing.__doc__ or "").strip():
-            missing.append(entry.name)
-        if inspect.isclass(thing) and thing.__module__.startswith("mintlify_async"):
-            missing += [
-                f"{entry.name}.{name}" for name, function in public_members(thing) if not function.__doc__
-            ]
-    assert not missing
 
 
 def modules_with_examples() -> list[str]:
