@@ -14,6 +14,8 @@ from make import DOCS, TABLES
 from page_blocks import FENCE, ROOT, RUN, Block, blocks_of
 
 from mintlify_async.cli import exit_status
+from tests.support.child_process import child_environment
+from tests.support.page_runner import run_tests, skip_without_modules, write_files
 
 PACKAGE = DOCS.parent
 SETTINGS = json.loads((DOCS / "docs.json").read_text(encoding="utf-8"))
@@ -120,12 +122,28 @@ def test_every_image_is_shown():
 
 
 BLOCKS = [block for file in BY_HAND.values() for block in blocks_of(file) if block.language in RUN]
+RUN_ELSEWHERE = ("tutorial",)  # test_readme runs its steps in order
+RUN_HERE = [block for block in BLOCKS if block.kind != "skip" and block.file.stem not in RUN_ELSEWHERE]
 
 
-@pytest.mark.parametrize("block", [one for one in BLOCKS if one.kind != "skip"], ids=lambda one: one.where)
+@pytest.mark.parametrize(
+    "block", [block for block in RUN_HERE if block.kind != "test"], ids=lambda block: block.where
+)
 async def test_code_runs_as_it_is_printed(block: Block, run_block):
-    """Programs, fragments, tests and commands; copies of examples are the examples."""
+    """Programs, fragments and commands; copies of examples are the examples."""
     await run_block(block)
+
+
+@pytest.mark.real
+async def test_tests_pass_as_they_are_printed(tmp_path):
+    """Those of all pages in one run of pytest, with the one setting that the pages show."""
+    for block in [block for block in RUN_HERE if block.kind == "test"]:
+        skip_without_modules(block)
+        folder = tmp_path / block.file.stem
+        folder.mkdir(exist_ok=True)
+        write_files(block, folder)
+        (folder / f"test_{block.file.stem}_{block.line}.py").write_text(block.text, encoding="utf-8")
+    await run_tests(tmp_path, child_environment(), "-o", "asyncio_mode=auto")
 
 
 def test_code_is_handed_to_the_type_checkers(tmp_path):

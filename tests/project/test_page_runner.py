@@ -8,7 +8,6 @@ from page_blocks import blocks_of
 GOOD = "assert isinstance(await session.ask('Hello'), Answer)\nassert os.name\nawait asyncio.sleep(0)"
 BAD = {
     "fragment": ("python", "print(nothing)"),
-    "script": ("python", "raise SystemExit(1)", "script"),
     "test": ("python", "def test_it():\n    assert False", "test"),
     "console": ("console", "$ mintlify-async ask Hello\n$ echo $?\n2"),
 }

@@ -1,18 +1,18 @@
-"""The pytest plugin in projects of others: pytest-asyncio in both modes, anyio, and no plugin at all."""
+"""The pytest plugin in projects of others: pytest-asyncio in both modes, anyio, and no plugin at all.
+
+Each case is a run of pytest in a process of its own, with all files that need the same plugins.
+"""
 
 from __future__ import annotations
 
 import ast
-import textwrap
 from pathlib import Path
 
 import pytest
 
 from mintlify_async import testing
 
-pytest_plugins = ["pytester"]
-
-real = pytest.mark.real  # each of these cases starts a pytest in a process of its own
+pytest_plugins = ["pytester"]  # a case that uses it is marked as real
 
 A_JOB = """
 async def test_a_job(mintlify_session, mintlify_service, mintlify_time):
@@ -22,106 +22,11 @@ async def test_a_job(mintlify_session, mintlify_service, mintlify_time):
     assert mintlify_time.now() >= 3
 """
 
-
 AN_ANSWER = """
 async def test_an_answer(mintlify_session):
     reply = await mintlify_session.ask("How do I wait for a job?")
     assert "job" in reply.text
 """
-
-
-ASYNCIO = ("-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function")
-
-
-STRICT = (*ASYNCIO, "-o", "asyncio_mode=strict")
-
-
-ANYIO = ("-p", "anyio.pytest_plugin")
-
-
-def run(pytester, source, *options):
-    """Run *source* as a project of its own, with only the plugins named, warnings as errors."""
-    pytester.makepyfile(source)
-    pytester.plugins = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-        ours = ("-p", "mintlify_async.testing.pytest_plugin")
-        return pytester.runpytest_subprocess("-q", "-W", "error", "-p", "no:cacheprovider", *ours, *options)
-
-
-@real
-def test_with_pytest_asyncio_auto(pytester):
-    """No decorator needed: service, session and time, and no real waiting."""
-    run(pytester, A_JOB + AN_ANSWER, *ASYNCIO, "-o", "asyncio_mode=auto").assert_outcomes(passed=2)
-
-
-@real
-def test_with_pytest_asyncio_strict(pytester):
-    """A marked test; the fixtures need no mark."""
-    source = "import pytest\npytestmark = pytest.mark.asyncio\n" + A_JOB
-    run(pytester, source, *ASYNCIO, "-o", "asyncio_mode=strict").assert_outcomes(passed=1)
-
-
-@real
-@pytest.mark.parametrize("scope", ["module", "session"])
-def test_with_a_wider_loop(pytester, scope):
-    """The service lives on the loop that runs the test."""
-    source = f"import pytest\npytestmark = pytest.mark.asyncio(loop_scope={scope!r})\n" + A_JOB + AN_ANSWER
-    run(pytester, source, *ASYNCIO, "-o", "asyncio_mode=strict").assert_outcomes(passed=2)
-
-
-@real
-def test_with_a_wider_loop_by_default(pytester):
-    """The configuration's scope is seen, too."""
-    wide = ("-o", "asyncio_mode=auto", "-o", "asyncio_default_test_loop_scope=session")
-    result = run(pytester, A_JOB, *ASYNCIO, *wide)
-    result.assert_outcomes(passed=1)
-
-
-@real
-@pytest.mark.parametrize("options", [(*ASYNCIO, "-o", "asyncio_mode=strict"), ()], ids=["both", "alone"])
-def test_with_anyio(pytester, options):
-    """Anyio's own plugin runs the test and the fixtures."""
-    run(pytester, ANYIO_BACKEND + A_JOB + AN_ANSWER, *ANYIO, *options).assert_outcomes(passed=2)
-
-
-ANYIO_BACKEND = """
-import pytest
-pytestmark = pytest.mark.anyio
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-"""
-
-
-@real
-@pytest.mark.parametrize("fixture", ["service", "session", "env", "time"])
-def test_an_async_test_that_nothing_runs(pytester, fixture):
-    """It fails with what to add, whichever fixture it uses."""
-    source = f"async def test_it(mintlify_{fixture}):\n    pass\n"
-    says = (
-        'nothing runs this async test: {}set asyncio_mode = "auto" in pytest\'s configuration, '
-        "or mark the test with pytest.mark.asyncio or pytest.mark.anyio"
-    )
-    for options, install in (((), "install pytest-asyncio and "), (STRICT, "")):
-        result = run(pytester, source, *options)
-        result.assert_outcomes(errors=1)
-        result.stdout.fnmatch_lines([says.format(install)])
-
-
-@real
-def test_an_async_test_that_two_plugins_run(pytester):
-    """Anyio's marker in auto mode is refused with what to change."""
-    result = run(pytester, ANYIO_BACKEND + AN_ANSWER, *ANYIO, *ASYNCIO, "-o", "asyncio_mode=auto")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*UsageError: pytest-asyncio and anyio's plugin would both run this test: remove "
-            "pytest.mark.anyio, or set asyncio_mode to strict and do not use pytest.mark.asyncio"
-        ]
-    )
-
 
 AN_APP_OF_ITS_OWN = """
 from mintlify_async import MintlifySession
@@ -133,109 +38,172 @@ async def work():
         done = await job.wait()
         turn = await job.send("Mention the CLI, too")
         return answer.text, done.status, (await turn).status
+
+async def test_the_app(mintlify_env, mintlify_time):
+    text, first, second = await work()
+    assert "job" in text
+    assert (first, second) == ("completed", "completed")
+    assert mintlify_time.now() > 60
+    assert mintlify_env.requests.count("create_job") == 1
+
+def test_afterwards():
+    import os
+    assert not [name for name in os.environ if name.startswith("MINTLIFY_") and "ASYNC" not in name]
 """
 
+A_LOOP_OF_ITS_OWN = """
+import unittest, pytest
+from mintlify_async import MintlifySession
 
-@real
-@pytest.mark.parametrize("options", [(*ASYNCIO, "-o", "asyncio_mode=auto"), ANYIO], ids=["asyncio", "anyio"])
-def test_an_app_that_makes_its_own_session(pytester, options):
-    """The variables lead it to the service, and its waiting takes no time; afterwards they are as before."""
-    source = """
-        async def test_the_app(mintlify_env, mintlify_time):
-            text, first, second = await work()
-            assert "job" in text
-            assert (first, second) == ("completed", "completed")
-            assert mintlify_time.now() > 60
-            assert mintlify_env.requests.count("create_job") == 1
+@pytest.mark.usefixtures("mintlify_env")
+class TestIt(unittest.IsolatedAsyncioTestCase):
+    async def test_it(self):
+        async with MintlifySession() as session:
+            assert (await session.ask("How?")).text
+"""
 
-        def test_afterwards():
-            import os
-            assert not [name for name in os.environ if name.startswith("MINTLIFY_") and "ASYNC" not in name]
-    """
-    source = (ANYIO_BACKEND if options is ANYIO else "") + AN_APP_OF_ITS_OWN + textwrap.dedent(source)
-    run(pytester, source, *options).assert_outcomes(passed=2)
+NOT_ASYNC = """
+import asyncio
+from contextlib import asynccontextmanager
+from fastapi import FastAPI, Request
+from fastapi.testclient import TestClient
+from mintlify_async import MintlifySession
 
+@asynccontextmanager
+async def lifespan(app):
+    async with MintlifySession() as app.state.session:
+        yield
 
-@real
-def test_a_test_that_is_not_async(pytester):
-    """With FastAPI's TestClient, which has an event loop of its own, the service runs in a thread."""
-    source = """
-        import asyncio
-        from contextlib import asynccontextmanager
-        from fastapi import FastAPI, Request
-        from fastapi.testclient import TestClient
-        from mintlify_async import MintlifySession
+app = FastAPI(lifespan=lifespan)
 
-        @asynccontextmanager
-        async def lifespan(app):
-            async with MintlifySession() as app.state.session:
-                yield
+@app.get("/help")
+async def help_page(q: str, request: Request):
+    job = await request.app.state.session.run_job(q)
+    return {"text": (await request.app.state.session.ask(q)).text, "status": job.status}
 
-        app = FastAPI(lifespan=lifespan)
+def test_an_app(mintlify_env):
+    mintlify_env.script.ask("Press the button.")
+    with TestClient(app) as client:  # it has an event loop of its own, so the service runs in a thread
+        seen = client.get("/help", params={"q": "How?"}).json()
+    assert seen == {"text": "Press the button.", "status": "completed"}
+    operations = [request.operation for request in mintlify_env.requests]
+    assert operations == ["create_job", "get_job", "ask"]
 
-        @app.get("/help")
-        async def help_page(q: str, request: Request):
-            job = await request.app.state.session.run_job(q)
-            return {"text": (await request.app.state.session.ask(q)).text, "status": job.status}
+def test_a_session(mintlify_session):
+    async def ask():
+        return (await mintlify_session.ask("How?")).text
+    assert asyncio.run(ask())
 
-        def test_an_app(mintlify_env):
-            mintlify_env.script.ask("Press the button.")
-            with TestClient(app) as client:
-                seen = client.get("/help", params={"q": "How?"}).json()
-            assert seen == {"text": "Press the button.", "status": "completed"}
-            operations = [request.operation for request in mintlify_env.requests]
-            assert operations == ["create_job", "get_job", "ask"]
+def test_the_time_is_virtual(mintlify_service, mintlify_time):
+    pass
+"""
+NOT_VIRTUAL = "*UsageError: mintlify_time needs an async test*"
+HTTPX = ("-W", "ignore:Using `httpx`")  # a warning of Starlette about what its test client is made of
 
-        def test_a_session(mintlify_session):
-            async def ask():
-                return (await mintlify_session.ask("How?")).text
-            assert asyncio.run(ask())
+A_DIFFERENCE = """
+async def test_it(mintlify_session, mintlify_service):
+    await mintlify_session.create_job("Fix the typos")
+    assert mintlify_service.requests == [("POST", "/v2/agent/acme/jobs")]
+"""
 
-        def test_the_time_is_virtual(mintlify_service, mintlify_time):
-            pass
-    """
-    for options in ((*ASYNCIO, "-o", "asyncio_mode=auto"), ()):
-        # A warning of Starlette about what its test client is made of.
-        result = run(pytester, source, *options, "-W", "ignore:Using `httpx`")
-        result.assert_outcomes(passed=2, errors=1)
-        result.stdout.fnmatch_lines(["*UsageError: mintlify_time needs an async test*"])
+NOTHING_RUNS = "".join(
+    f"async def test_{name}(mintlify_{name}):\n    pass\n" for name in ("service", "session", "env", "time")
+)
+WHAT_TO_ADD = (
+    'nothing runs this async test: {}set asyncio_mode = "auto" in pytest\'s configuration, '
+    "or mark the test with pytest.mark.asyncio or pytest.mark.anyio"
+)
 
+ANYIO_BACKEND = """
+import pytest
+pytestmark = pytest.mark.anyio
 
-@real
-def test_a_unittest_of_its_own_loop(pytester):
-    """``IsolatedAsyncioTestCase`` runs its tests itself."""
-    source = AN_APP_OF_ITS_OWN + textwrap.dedent("""
-        import unittest, pytest
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+"""
 
-        @pytest.mark.usefixtures("mintlify_env")
-        class TestIt(unittest.IsolatedAsyncioTestCase):
-            async def test_it(self):
-                async with MintlifySession() as session:
-                    assert (await session.ask("How?")).text
-    """)
-    run(pytester, source, *ASYNCIO, "-o", "asyncio_mode=auto").assert_outcomes(passed=1)
+ASYNCIO = ("-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function")
+AUTO = (*ASYNCIO, "-o", "asyncio_mode=auto")
+STRICT = (*ASYNCIO, "-o", "asyncio_mode=strict")
+ANYIO = ("-p", "anyio.pytest_plugin")
 
 
-@real
-def test_a_difference_is_shown_line_by_line(pytester):
-    """What was expected and what came."""
-    source = """
-        async def test_it(mintlify_session, mintlify_service):
-            await mintlify_session.create_job("Fix the typos")
-            assert mintlify_service.requests == [("POST", "/v2/agent/acme/jobs")]
-    """
-    result = run(pytester, source, *ASYNCIO, "-o", "asyncio_mode=auto")
-    result.assert_outcomes(failed=1)
+def run(pytester, *options, **files):
+    """Run *files* as a project of its own, with only the plugins named, warnings as errors."""
+    pytester.makepyfile(**files)
+    pytester.plugins = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        ours = ("-p", "mintlify_async.testing.pytest_plugin")
+        return pytester.runpytest_subprocess("-q", "-W", "error", "-p", "no:cacheprovider", *ours, *options)
+
+
+def marked(scope: str) -> str:
+    return f"import pytest\npytestmark = pytest.mark.asyncio(loop_scope={scope!r})\n"
+
+
+def test_pytest_asyncio_auto(pytester):
+    """No decorator is needed, an app makes its own session, and a difference is shown line by line."""
+    result = run(
+        pytester,
+        *(*AUTO, *HTTPX),
+        test_plain=A_JOB + AN_ANSWER,
+        test_app=AN_APP_OF_ITS_OWN,
+        test_difference=A_DIFFERENCE,
+        test_loop=A_LOOP_OF_ITS_OWN,
+        test_not_async=NOT_ASYNC,
+    )
+    result.assert_outcomes(passed=7, failed=1, errors=1)
+    difference = ["*the requests are not*", "*-POST /v2/agent/acme/jobs", "*+POST /v2/agent/acme/job"]
+    result.stdout.fnmatch_lines([NOT_VIRTUAL])
+    result.stdout.fnmatch_lines(difference)
+
+
+def test_pytest_asyncio_strict(pytester):
+    """Marked tests, whose service lives on the loop of the mark; an unmarked one fails with what to add."""
+    scopes = {
+        f"test_{scope}": marked(scope) + A_JOB + AN_ANSWER for scope in ("function", "module", "session")
+    }
+    result = run(pytester, *STRICT, test_unmarked=NOTHING_RUNS, **scopes)
+    result.assert_outcomes(passed=6, errors=4)
+    assert result.outlines.count(WHAT_TO_ADD.format("")) == 4
+
+
+def test_a_wider_loop_by_default(pytester):
+    """The configuration's scope is seen, too."""
+    result = run(pytester, *AUTO, "-o", "asyncio_default_test_loop_scope=session", test_job=A_JOB)
+    result.assert_outcomes(passed=1)
+
+
+def test_without_a_plugin(pytester):
+    """An async test fails with what to install, whichever fixture it uses; one that is not async runs."""
+    result = run(pytester, *HTTPX, test_nothing_runs=NOTHING_RUNS, test_not_async=NOT_ASYNC)
+    result.assert_outcomes(passed=2, errors=5)
+    assert result.outlines.count(WHAT_TO_ADD.format("install pytest-asyncio and ")) == 4
+    result.stdout.fnmatch_lines([NOT_VIRTUAL])
+
+
+@pytest.mark.parametrize("options", [STRICT, ()], ids=["both", "alone"])
+def test_anyio(pytester, options):
+    """Anyio's own plugin runs the tests and the fixtures."""
+    files = {"test_plain": A_JOB + AN_ANSWER, "test_app": AN_APP_OF_ITS_OWN}
+    files = {name: ANYIO_BACKEND + source for name, source in files.items()}
+    run(pytester, *ANYIO, *options, **files).assert_outcomes(passed=4)
+
+
+def test_an_async_test_that_two_plugins_run(pytester):
+    """Anyio's marker in auto mode is refused with what to change."""
+    result = run(pytester, *ANYIO, *AUTO, test_both=ANYIO_BACKEND + AN_ANSWER)
+    result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
         [
-            "*the requests are not the expected ones*",
-            "*-POST /v2/agent/acme/jobs",
-            "*+POST /v2/agent/acme/job",
+            "*UsageError: pytest-asyncio and anyio's plugin would both run this test: remove "
+            "pytest.mark.anyio, or set asyncio_mode to strict and do not use pytest.mark.asyncio"
         ]
     )
 
 
-@real
 def test_it_costs_nothing_where_it_is_not_used(pytester):
     """A project that has the package installed does not load its client for that."""
     source = """
