@@ -97,7 +97,7 @@ async def test_a_turn_costs_the_same_however_many_there_were(service, session, s
     options = {"store": counted, "id": "c", "owner": "ada", "max_messages": 8}
     kept = session.conversation(**options)
     costs = []
-    for number in range(30):
+    for number in range(14):
         counted.clear()
         chat = session.conversation(**options) if fresh else kept
         await take_turns(service, [chat], 1, number)
@@ -107,7 +107,7 @@ async def test_a_turn_costs_the_same_however_many_there_were(service, session, s
         assert len(sent(service)) == min(7, 2 * number + 1)
     assert costs[-1] <= 1.01 * costs[4]
     assert [message.id for message in (await chat.load()).messages if message.role == "assistant"] == [
-        f"a{number}" for number in range(30)
+        f"a{number}" for number in range(14)
     ]
 
 

@@ -29,8 +29,9 @@ def text_of(kind: str, times: int) -> bytes:
 SMALL = ["[]", "{}", '""', "0", "1.5e-300", '{"a":{}}', "[[[]]]", '"%d":1', '{"type":"step-start"}']
 
 
-@pytest.mark.parametrize("kind", SMALL)
-@pytest.mark.parametrize("within", ["messages", "ignored"])
+@pytest.mark.parametrize(
+    ("kind", "within"), [*((kind, "messages") for kind in SMALL), ("[]", "ignored"), ('"%d":1', "ignored")]
+)
 async def test_four_mebibytes_of_small_values_are_never_parsed(kind, within, monkeypatch):
     """The values are counted while the body arrives: it is refused before a parser sees any of it."""
     parsed: list[int] = []
