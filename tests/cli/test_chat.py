@@ -111,16 +111,6 @@ async def test_a_cut_turn_is_not_kept(service, tmp_path):
 
 
 @pytest.mark.real
-async def test_chat_says_where_it_keeps_its_conversations(service, screen, tmp_path):
-    """The name and the file, at the beginning."""
-    file = str(tmp_path / "mintlify-async" / "chats.db")
-    await screen.until(file)
-    await screen.until("> ")
-    screen.press(CTRL_D)
-    assert await screen.process.wait() == 0
-
-
-@pytest.mark.real
 async def test_a_conversation_without_a_name_is_not_kept(service, tmp_path):
     """It says how to keep one."""
     async with on_terminal("-m", "mintlify_async", "chat", env=settings(service, tmp_path)) as screen:
@@ -171,8 +161,9 @@ async def test_ctrl_c_stops_an_answer_and_keeps_the_conversation(service, screen
 
 
 @pytest.mark.real
-async def test_ctrl_c_at_the_prompt_ends_nothing(screen):
-    """It clears the line and says how to end."""
+async def test_ctrl_c_at_the_prompt_ends_nothing(screen, tmp_path):
+    """It clears the line and says how to end; the first line says where the conversation is kept."""
+    await screen.until(str(tmp_path / "mintlify-async" / "chats.db"))
     await screen.until("> ")
     screen.press("half a question")
     await screen.until("half a question")  # a Ctrl-C takes away what is typed and not yet read

@@ -37,7 +37,7 @@ async def start(service, tasks):
     )  # fmt: skip
 
 
-async def end(process, number=signal.SIGTERM):
+async def end(process, number):
     """Send the signal; return what the worker printed. It ends by itself, with status 0."""
     process.send_signal(number)
     out, err = await process.communicate()
@@ -62,19 +62,18 @@ async def until(true):
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_it_ends_with_the_references_and_goes_on(tasks, number):
+async def test_it_ends_with_the_references_and_goes_on(tasks):
     """The jobs go on; the next start waits for the same ones, and one after that finds them finished."""
     async with LocalService(life=JobLife(seconds=1000)) as service:
         process = await start(service, tasks)
         await until(lambda: service.requests.count("get_job") >= 2)
-        said = await end(process, number)
+        said = await end(process, signal.SIGTERM)
         names = sorted(line.partition(":")[0] for line in said)
         assert names == ["login", "typos"]
         assert sorted(jobs_in(said)) == ["job_1", "job_2"]
         process = await start(service, tasks)
         await until(lambda: service.requests.count("get_job") >= 4)
-        assert sorted(jobs_in(await end(process))) == ["job_1", "job_2"]
+        assert sorted(jobs_in(await end(process, signal.SIGINT))) == ["job_1", "job_2"]
         service.script.get_job(fields={"status": "completed"}, times=None)
         out, _ = await (await start(service, tasks)).communicate()
         assert sorted(re.findall(r"^(\w+): completed", out.decode(), re.MULTILINE)) == names

@@ -23,15 +23,19 @@ class Ended(NamedTuple):
 
 
 async def run(
-    *arguments: str, service: LocalService | None = None, stdin: str | None = None, **env: str | None
+    *arguments: str,
+    service: LocalService | None = None,
+    stdin: str | None = None,
+    encoding: str = "utf-8",
+    **env: str | None,
 ) -> Ended:
     """Run the command to its end, with *service* in its environment."""
     environment = child_environment(service, **{"NO_COLOR": "1", "COLUMNS": "100"} | env)
-    return await asyncio.to_thread(_run_here, arguments, environment, stdin)
+    return await asyncio.to_thread(_run_here, arguments, environment, stdin, encoding)
 
 
-def _run_here(arguments: tuple[str, ...], env: dict[str, str], stdin: str | None) -> Ended:
-    out, err = io.StringIO(), io.StringIO()
+def _run_here(arguments: tuple[str, ...], env: dict[str, str], stdin: str | None, encoding: str) -> Ended:
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding, newline="") for _ in range(2))
     with (
         mock.patch.dict(os.environ, env, clear=True),
         mock.patch("sys.stdin", io.StringIO(stdin or "")),
@@ -39,4 +43,6 @@ def _run_here(arguments: tuple[str, ...], env: dict[str, str], stdin: str | None
         contextlib.redirect_stderr(err),
     ):
         status = main(list(arguments))
-    return Ended(status, out.getvalue(), err.getvalue())
+    for stream in (out, err):
+        stream.seek(0)
+    return Ended(status, out.read(), err.read())

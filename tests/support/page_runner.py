@@ -120,10 +120,14 @@ async def run_file(block: Block, environment: dict[str, str], folder: Path) -> s
     (folder / name).write_text(block.text, encoding="utf-8")
     if block.kind == "script":
         return await run_to_end(sys.executable, name, env=environment, cwd=folder)
-    environment.pop("PYTHONWARNINGS")  # pytest's plugins may warn
-    out = await run_to_end(
-        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name, env=environment, cwd=folder
-    )
+    return await run_tests(folder, environment, name)
+
+
+async def run_tests(folder: Path, environment: dict[str, str], *arguments: str) -> str:
+    """Run pytest in *folder*. All tests must pass."""
+    environment = {name: value for name, value in environment.items() if name != "PYTHONWARNINGS"}
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments)
+    out = await run_to_end(*command, env=environment, cwd=folder)  # pytest's plugins may warn
     assert re.search(r"^\d+ passed in", out, re.MULTILINE), out
     return out
 
