@@ -7,24 +7,22 @@ type is kept in ``extra``, so that it never makes a job unreadable.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 
 import attrs
 from attrs import frozen
 
 from ..errors import UnexpectedResponseError, printable
-from .json_text import DecodeProblem, json_safe, mask_keys
+from .json_text import DecodeProblem, drop_keys, json_safe, mask_keys
 from .response_info import ResponseInfo
 from .wire_value import (
     EMPTY,
     UNCOMPARED,
     Lenient,
     WireValue,
-    read_instant,
     read_value,
     write_value,
 )
@@ -53,16 +51,14 @@ class Source(WireValue):
         repository: The repository's identifier, or None.
         ref: The reference within it, or None.
         extra: Everything else that was sent.
-        nulls: The names of the fields that were sent as null; not compared, not shown.
     """
 
     repository: Lenient[str] = None
     ref: Lenient[str] = None
     extra: Mapping[str, Any] = EMPTY
-    nulls: tuple[str, ...] = attrs.field(default=(), metadata=UNCOMPARED)
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object as it was sent. Null stays null, and a missing field stays missing."""
+        """Return the JSON object, without fields that are None."""
         return write_value(self)
 
     @classmethod
@@ -119,7 +115,6 @@ class Job(WireValue, JobFlags):
         archived_at: When it was archived, or None.
         extra: Everything else that the service sent.
         raw: Status, headers, request id and JSON of the response; not compared, not shown.
-        nulls: The names of the fields that were sent as null; likewise.
     """
 
     id: str
@@ -131,9 +126,8 @@ class Job(WireValue, JobFlags):
     archived_at: Lenient[datetime] = None
     extra: Mapping[str, Any] = EMPTY
     raw: ResponseInfo | None = attrs.field(default=None, metadata=UNCOMPARED)
-    nulls: tuple[str, ...] = attrs.field(default=(), metadata=UNCOMPARED)
-    # The service's words for instants that would be written in other ones, by their field.
-    _instants: Mapping[str, str] = attrs.field(default=EMPTY, alias="instants", metadata=UNCOMPARED)
+    # The JSON object that was read: it tells null from absent, and has the dates as the service writes them.
+    _wire: Mapping[str, Any] = attrs.field(default=EMPTY, alias="wire", metadata=UNCOMPARED)
 
     if not TYPE_CHECKING:  # a type checker finds the mistake
 
@@ -147,14 +141,10 @@ class Job(WireValue, JobFlags):
         return self.status in TERMINAL_STATES
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object as it was sent. Null stays null, and a missing field stays missing."""
-        wire = write_value(self)
-        wire["status"] = str(self.status)
-        for name, instant in (("createdAt", self.created_at), ("archivedAt", self.archived_at)):
-            sent = self._instants.get(name)
-            if sent is not None and instant is not None and read_instant(sent) == instant:
-                wire[name] = sent
-        return wire
+        """Return the JSON object as it was sent. A record with changed fields is written anew."""
+        if self._wire and read_value(Job, self._wire) == self:
+            return cast("dict[str, Any]", json_safe(drop_keys(self._wire)))
+        return {**write_value(self), "status": str(self.status)}
 
     @classmethod
     def from_wire(cls, wire: object, raw: ResponseInfo | None = None) -> Job:
@@ -164,29 +154,14 @@ class Job(WireValue, JobFlags):
             UnexpectedResponseError: It is not an object, or ``id`` or ``status`` is not a string.
         """
         try:
-            job = read_value(cls, wire, raw=raw)
+            job = read_value(cls, wire, raw=raw, _wire=mask_keys(wire))
         except DecodeProblem as error:
             problem = str(error)
         else:
             if job.id and job.status:
-                job._keep_instants(wire)
                 return job
             problem = ".status is empty" if job.id else ".id is empty"
         raise _not_a_job(problem, wire, raw)
-
-    def _keep_instants(self, wire: Any) -> None:
-        """Keep the words of *wire* for instants that would be written in other ones."""
-        odd: dict[str, str] = {}
-        if self.created_at is not None and not _is_usual(wire["createdAt"]):
-            odd["createdAt"] = wire["createdAt"]
-        if self.archived_at is not None and not _is_usual(wire["archivedAt"]):
-            odd["archivedAt"] = wire["archivedAt"]
-        if odd:
-            object.__setattr__(self, "_instants", odd)  # a copy is half the cost of reading a job
-
-
-_is_usual: Final = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{3}Z").fullmatch
-"""Whether an instant is written as ``instant_text`` writes it."""
 
 
 def _not_a_job(problem: str, wire: object, raw: ResponseInfo | None) -> UnexpectedResponseError:

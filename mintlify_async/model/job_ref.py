@@ -1,27 +1,24 @@
-"""A job reference has the data that another process needs to continue a job, as text, JSON or a pickle."""
+"""A job reference has the data that another process needs to continue a job, as one line of text."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import zlib
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from attrs import asdict, field, frozen
+from attrs import field, frozen
 from attrs.converters import optional
 
 from ..errors import ConfigurationError, printable
-from .job_record import TERMINAL_STATES
-from .json_text import require_text
+from .json_text import as_object, require_text
 
 SCHEME: Final = "mintlify-job"
 """The beginning of a reference's text."""
 
 VERSION: Final = 2
-"""The version of the text and of the JSON object that are written; the text of version 1 is read, too."""
+"""The version of the text that is written and read."""
 
 PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")  # nothing to encode, and no "." or ".."
 
@@ -110,9 +107,8 @@ class JobRef:
     A reference taken after a follow-up also says when that was sent, so that a wait elsewhere does not
     return the result of the turn before.
 
-    :meth:`parse` reads ``str(ref)``, and :meth:`from_json` reads :meth:`to_json`; a reference can also be
-    pickled. All three forms have a version. Two references are equal when they name the same job and the
-    same follow-up.
+    :meth:`parse` reads ``str(ref)``. The JSON object of :meth:`to_dict` and a pickle contain that text. The
+    text has a version. Two references are equal when they name the same job and the same follow-up.
 
     Args:
         project_id: The job's project.
@@ -166,14 +162,14 @@ class JobRef:
             raise _broken(text, f"it does not begin with {SCHEME!r}")
         body, _, checksum = text.strip().rpartition(":")
         parts = body.split(":")
-        if len(parts) > 1 and parts[1] not in ("1", str(VERSION)):
-            raise _other_version(text, parts[1])
+        if len(parts) > 1 and parts[1] != str(VERSION):
+            problem = f"it has version {printable(parts[1])!r}; this package reads version {VERSION}"
+            raise _broken(text, problem)
         if len(parts) != 5 or checksum != _checksum(body):
             raise _broken(text, "it was cut or changed on the way")
         details: dict[str, str] = {}
         for detail in parts[4].split(";"):
             name, _, details[name] = detail.partition("=")
-        details = _from_version_1(details) if parts[1] == "1" else details
         if not details.keys() <= {"", "final", "created", "sent", "end"}:
             raise _broken(text, f"its state {printable(parts[4])!r} is not known to this version")
         created, sent, end = (details.get(name) for name in ("created", "sent", "end"))
@@ -187,51 +183,18 @@ class JobRef:
             end=End(_unquoted(status), _stamp(times)) if end else None,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON object."""
-        return {"version": VERSION, **asdict(self)}
+    def to_dict(self) -> dict[str, str]:
+        """Return a JSON object with the project, the job's id, and the reference's text as ``ref``."""
+        return {"project_id": self.project_id, "id": self.id, "ref": str(self)}
 
     @classmethod
     def from_dict(cls, stored: object) -> JobRef:
         """Return the reference that :meth:`to_dict` has written.
 
         Raises:
-            ConfigurationError: *stored* is not a reference's object, or has another version.
+            ConfigurationError: *stored* is not such an object. As :meth:`parse`.
         """
-        if not isinstance(stored, Mapping):
-            raise _broken(stored, "it is not a JSON object")
-        fields = cast("Mapping[str, Any]", stored)
-        if fields.get("version") != VERSION:
-            raise _other_version(fields, fields.get("version"))
-        created, sent, end = (fields.get(name) for name in ("created", "sent", "end"))
-        try:
-            return cls(
-                fields.get("project_id", ""),
-                fields.get("id", ""),
-                created=Stamp(**created) if created else None,
-                sent=Stamp(**sent) if sent else None,
-                was_final=fields.get("was_final") is True,
-                end=End(end["status"], Stamp(**end["since"])) if end else None,
-            )
-        except (TypeError, KeyError):
-            raise _broken(fields, "one of its times cannot be read") from None
-
-    def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON text."""
-        return json.dumps(self.to_dict())
-
-    @classmethod
-    def from_json(cls, stored: str) -> JobRef:
-        """Return the reference that :meth:`to_json` has written.
-
-        Raises:
-            ConfigurationError: *stored* is not such a text.
-        """
-        try:
-            value: object = json.loads(stored)
-        except (TypeError, ValueError, RecursionError):
-            value = None
-        return cls.from_dict(value)
+        return cls.parse((as_object(stored) or {}).get("ref", ""))
 
     @classmethod
     def of(cls, target: object, project_id: str | None) -> JobRef:
@@ -251,14 +214,6 @@ class JobRef:
                 field="project_id",
             )
         return cls(project_id, id)
-
-
-def _from_version_1(details: dict[str, str]) -> dict[str, str]:
-    """Return the details of a reference of version 1 by today's names."""
-    remaining = {name: value for name, value in details.items() if name not in ("plain", "link", "seen")}
-    if "sent" in remaining and remaining.pop("turn", "") in TERMINAL_STATES:
-        remaining["final"] = ""
-    return remaining  # a follow-up without a time is not known to this version
 
 
 def _quoted(text: str) -> str:
@@ -292,8 +247,6 @@ def _check_bare_id(text: object) -> str:
             f"ref must be a JobRef, its text, a JobHandle, a Job or a job's id; got {kind}{hint}", field="ref"
         )
     path_segment(text, "ref")
-    if text.startswith('{"version"'):
-        raise _broken(text, "it may be one as JSON, which JobRef.from_json(…) reads")
     if text != text.strip():
         raise ConfigurationError("ref has blanks around it; remove them", field="ref")
     return text
@@ -302,10 +255,6 @@ def _check_bare_id(text: object) -> str:
 def _checksum(text: str) -> str:
     # Detects a text that was cut: it could lose the part that says when a follow-up was sent.
     return f"{zlib.crc32(text.encode('ascii', 'replace')):08x}"
-
-
-def _other_version(reference: Any, version: object) -> ConfigurationError:
-    return _broken(reference, f"it has version {version!r}; this package reads version {VERSION}")
 
 
 def _broken(reference: Any, problem: str) -> ConfigurationError:

@@ -3,8 +3,7 @@
 The annotation of a field is its schema: a field without a default is required, and its name in JSON
 is the field's in camelCase. Nothing is coerced. Fields that a class does not know are kept in ``extra``.
 Null in an optional field counts as absent. Where null has a meaning, the field is of type ``Any`` and
-:data:`MISSING` says that it was absent. A class with a field ``nulls`` notes there which fields were null,
-and writes them as null again.
+:data:`MISSING` says that it was absent.
 """
 
 from __future__ import annotations
@@ -348,8 +347,6 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
                 (values if fits else extra)[wire] = sent
         if extra and "extra" in names:
             values[_inside("extra")] = mask_keys(extra)
-        if "nulls" in names:
-            values[_inside("nulls")] = tuple([wire for wire, sent in content.items() if sent is None])
         return values
 
     def read(content: Any, _: object, local_fields: Mapping[str, Any] = EMPTY) -> Any:
@@ -406,7 +403,6 @@ def _writer(converter: Converter, cls: type[Any]) -> Callable[[Any], dict[str, A
         )
     generated = make_dict_unstructure_fn(cls, converter, _cattrs_use_linecache=False, **overrides)
     has_type = hasattr(cls, "type") and "type" not in names
-    has_nulls = "nulls" in names
 
     def write(value: Any) -> dict[str, Any]:
         wire = generated(value)
@@ -415,8 +411,6 @@ def _writer(converter: Converter, cls: type[Any]) -> Callable[[Any], dict[str, A
         extra = getattr(value, "extra", None)
         if extra:
             wire.update(json_safe(drop_keys(dict(extra))))
-        for wire_name in value.nulls if has_nulls else ():
-            wire.setdefault(wire_name, None)
         return wire
 
     return write
