@@ -45,7 +45,7 @@ from ..runtime.slow_steps import SECONDS, logged_if_slow
 from .failures import CLOSED, AttemptLimit
 from .observer import Fact, Observation, Observer, begin_observation
 from .response_body import LiveResponse
-from .retry import Failure, Outcome, RetryBudget, RetryPolicy, retry_after_seconds
+from .retry import Outcome, RetryBudget, RetryPolicy, retry_after_seconds
 from .sending import Sending
 from .transport import Transport
 
@@ -221,12 +221,7 @@ class _Attempts:
         self.number += 1
         self.answered = False
         self.began = asyncio.get_running_loop().time()
-        self.limit = limit = self._limit(self.began)
-        retried = self.call.operation == "get_job" and self.http.retry.attempts > 1 and not self.single
-        if retried and self.number == 1:
-            # A pooled connection may be dead without a sign; half the time is left for a fresh one.
-            half = self.began + (limit.at - self.began) / 2
-            self.limit = AttemptLimit(half, limit.seconds / 2, limit.phase)
+        self.limit = self._limit(self.began)
         try:
             with logged_if_slow(_NO_ANSWER, self.call.operation, SECONDS, self.number):
                 return await self._exchange()
@@ -251,7 +246,6 @@ class _Attempts:
         if call.thread is not None and call.thread.key is not None and isinstance(answer, WholeResponse):
             _hide(answer, call.thread.key)  # from a live answer it is read first, and masked later
         self._note(answer, None)
-        _warn_of_sunset(answer.headers)
         if isinstance(answer, LiveResponse):
             return answer
         if answer.status < 300:
@@ -280,20 +274,19 @@ class _Attempts:
         return key, slot
 
     async def _key_and_slot(self, pause: float) -> tuple[Secret, Lease | None]:
-        if self.error is not None:
+        if pause:
             await asyncio.sleep(pause)
-        source = self.http.keys[self.call.key_kind]
         with logged_if_slow(_NOT_READY, self.call.operation):
-            key = await (self._made_key(source) if source.is_made else source.reveal())
+            key = await self._key()
             return key, await self._slot(key)
 
-    async def _made_key(self, source: Key) -> Secret:
-        """Return the key that the user's function makes, in the time that the answer would have."""
+    async def _key(self) -> Secret:
+        """Return the key. A function of the user that makes it has the time that the answer would have."""
         limit = self._limit(asyncio.get_running_loop().time())
         block = asyncio.timeout_at(limit.at if limit.at < math.inf else None)
         try:
             async with block:
-                return await source.reveal()
+                return await self.http.keys[self.call.key_kind].reveal()
         except TimeoutError:
             if not block.expired():
                 raise  # the function's own
@@ -343,9 +336,16 @@ class _Attempts:
         """Return the seconds until the next attempt, or None when none may follow."""
         if self.single or getattr(error, "headers", {}).get("x-should-retry") == "false":
             return None
-        if getattr(error, "reason", None) == CLOSED:
+        if getattr(error, "reason", None) in (CLOSED, "certificate"):
             return None
-        pause = self.http.retry.delay(_failure(self.call, error), self.number, random.random())
+        pause = self.http.retry.delay(
+            self.call.operation,
+            _outcome(error),
+            attempt=self.number,
+            random=random.random(),
+            status=getattr(error, "status", None),
+            retry_after=getattr(error, "retry_after", None),
+        )
         if pause is None:
             return None
         start = asyncio.get_running_loop().time() + pause
@@ -399,16 +399,6 @@ class _Attempts:
             self.observation.event("retry", {"attempt": self.number, "delay": pause})
 
 
-_warned: set[str] = set()  # once per process is enough for a notice to its developer
-
-
-def _warn_of_sunset(headers: Mapping[str, str]) -> None:
-    for name in ("deprecation", "sunset"):
-        if name in headers and name not in _warned:
-            _warned.add(name)
-            log.warning("the service announces %s: %.80r", name, headers[name])
-
-
 def _outcome(error: SendError) -> Outcome:
     if isinstance(error, APIConnectionError):
         return "not_sent" if error.sent == "no" else "unknown"
@@ -417,16 +407,6 @@ def _outcome(error: SendError) -> Outcome:
     if error.status == 429:
         return "refused"
     return "unknown" if error.status >= 500 else "answered"
-
-
-def _failure(call: Call, error: SendError) -> Failure:
-    return Failure(
-        kind="agent_post" if call.is_agent_post else "ask" if call.is_question else "get",
-        outcome=_outcome(error),
-        status=getattr(error, "status", None),
-        retry_after=getattr(error, "retry_after", None),
-        permanent=isinstance(error, APIConnectionError) and error.reason == "certificate",
-    )
 
 
 def _outcome_unknown(call: Call, error: SendError, sent_at: float | None) -> OutcomeUnknownError:

@@ -16,32 +16,17 @@ from typing import Literal
 from attrs import field, frozen
 
 from ..model.number_checks import is_number
+from ..protocol.calls import Operation
 
-__all__ = ["Failure", "RetryBudget", "RetryPolicy", "retry_after_seconds"]
+__all__ = ["RetryBudget", "RetryPolicy", "retry_after_seconds"]
 
-Kind = Literal["agent_post", "get", "ask"]
 Outcome = Literal["not_sent", "refused", "answered", "unknown"]
+"""How an attempt failed.
 
-
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class Failure:
-    """How one attempt failed.
-
-    Args:
-        kind: The kind of request: an agent POST, a GET, or a question.
-        outcome: ``not_sent``: no byte of the body was sent. ``refused``: 429, before
-            any work. ``answered``: another error status. ``unknown``: it was sent, and then
-            the connection was lost, a limit passed, or the answer was a 5xx or unreadable.
-        status: The answer's status, or None.
-        retry_after: Seconds that the service asks for, or None.
-        permanent: Trying again cannot help, such as a certificate that is not trusted.
-    """
-
-    kind: Kind
-    outcome: Outcome
-    status: int | None = None
-    retry_after: float | None = None
-    permanent: bool = False
+``not_sent``: no byte of the body was sent. ``refused``: 429, before any work. ``answered``: another error
+status. ``unknown``: it was sent, and then the connection was lost, a limit passed, or the response was a 5xx
+or unreadable.
+"""
 
 
 _GET_RETRIED = frozenset((408, 425))
@@ -85,32 +70,40 @@ class RetryPolicy:
     budget: float = field(default=10.0, validator=is_number(1))
     within: float | None = field(default=None, validator=is_number(0, none=True))
 
-    def delay(self, failure: Failure, attempt: int, random: float) -> float | None:
+    def delay(
+        self,
+        operation: Operation,
+        outcome: Outcome,
+        *,
+        attempt: int,
+        random: float,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> float | None:
         """Return the seconds to wait before the next attempt, or None to give up.
 
         Args:
-            failure: How the last attempt failed.
-            attempt: Which one that was, from 1.
+            operation: The operation of the request.
+            outcome: How the last attempt failed.
+            attempt: The number of that attempt, from 1.
             random: A number from 0 up to 1, which spreads the delay.
+            status: The status of the response, or None.
+            retry_after: Seconds that the service asks for, or None.
         """
-        if attempt >= self.attempts or failure.permanent or not self._may_resend(failure):
+        if attempt >= self.attempts or not self._may_resend(operation, outcome, status):
             return None
-        if failure.retry_after is not None:
-            if failure.retry_after > self.retry_after_cap:
-                return None
-            return failure.retry_after * (1 + 0.1 * random)
-        least = self.pause_after_429 if failure.outcome == "refused" else 0.0
+        if retry_after is not None:
+            return retry_after * (1 + 0.1 * random) if retry_after <= self.retry_after_cap else None
+        least = self.pause_after_429 if outcome == "refused" else 0.0
         ceiling = min(self.cap, self.base * 2.0 ** min(attempt - 1, 62))
         return least + ceiling * random
 
-    def _may_resend(self, failure: Failure) -> bool:
-        if failure.outcome in ("not_sent", "refused"):
+    def _may_resend(self, operation: Operation, outcome: Outcome, status: int | None) -> bool:
+        if outcome in ("not_sent", "refused"):
             return True
-        if failure.kind == "get":
-            if failure.outcome == "answered":
-                return failure.status in _GET_RETRIED
-            return failure.status != 501
-        return failure.kind == "ask" and failure.outcome == "unknown" and self.resend_questions
+        if operation == "get_job":
+            return status in _GET_RETRIED if outcome == "answered" else status != 501
+        return operation == "ask" and outcome == "unknown" and self.resend_questions
 
 
 class RetryBudget:

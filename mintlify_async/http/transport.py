@@ -8,10 +8,10 @@ import platform
 import socket
 import ssl as ssl_module
 import struct
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import aiohttp
 import yarl
@@ -62,24 +62,10 @@ COMMON_HEADERS = {
 }
 
 
-class RequestTape(Protocol):
-    """Records one request and its answer."""
-
-    def answered(self, response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
-        """Return what to read in place of *response*, whose headers have arrived."""
-        ...
-
-    def failed(self, error: BaseException) -> None:
-        """Note that there is no answer."""
-        ...
-
-
-class RequestRecorder(Protocol):
-    """Records requests and answers: ``Recorder`` of ``mintlify_async.testing``."""
-
-    def begin(self, call: Call, headers: Mapping[str, str]) -> RequestTape:
-        """Begin with a call that is about to be sent."""
-        ...
+RequestRecorder: TypeAlias = Callable[
+    [Call, Mapping[str, str], Awaitable[aiohttp.ClientResponse]], Awaitable[aiohttp.ClientResponse]
+]
+"""Gets a call, its headers and the pending response. Returns the response to read."""
 
 
 @define(kw_only=True, eq=False, repr=False, match_args=False)
@@ -92,7 +78,7 @@ class TransportSettings:
         proxy: A proxy's URL.
         ssl: A context for verification, or None for the default.
         trust_env: Whether proxies are taken from the environment.
-        recorder: Takes every request with its answer, or None. The testing kit sets it.
+        recorder: Records every request with its response, or None. The testing kit sets it.
     """
 
     base_url: str
@@ -247,7 +233,7 @@ class Transport:
                     timeout=_connect_timeout(call.timeouts.connect),
                 )
                 if self._settings.recorder is not None:
-                    exchange = _recorded(self._settings.recorder.begin(call, headers), exchange)
+                    exchange = self._settings.recorder(call, headers, exchange)
                 response = await exchange
         except FOREIGN_ERRORS as error:
             failure = self._failure(error, call, limit, sending)
@@ -284,9 +270,7 @@ class Transport:
         return failure
 
     def _headers(self, call: Call, key: Secret) -> CIMultiDict[str]:
-        headers: CIMultiDict[str] = CIMultiDict()
-        if self._settings.client_session is not None:  # our own sessions have them for all requests
-            headers.update(COMMON_HEADERS)
+        headers = CIMultiDict(COMMON_HEADERS)
         headers[hdrs.ACCEPT] = "text/event-stream, */*" if call.is_question else "application/json"
         headers.update(call.headers)
         if call.body is not None:
@@ -315,7 +299,6 @@ class Transport:
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers=COMMON_HEADERS,
             trust_env=self._settings.trust_env,
             timeout=aiohttp.ClientTimeout(total=None),
         )
@@ -380,14 +363,6 @@ class Transport:
     def _take_own_sessions(self) -> list[aiohttp.ClientSession]:
         own_sessions, self._own_sessions = self._own_sessions, {}
         return list(own_sessions.values())
-
-
-async def _recorded(tape: RequestTape, exchange: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
-    try:
-        return tape.answered(await exchange)
-    except BaseException as error:  # also a cancellation, because there is no response
-        tape.failed(error)
-        raise
 
 
 @lru_cache(maxsize=128)

@@ -80,11 +80,6 @@ class Key:
         """Whether there is a key at all."""
         return self._source is not None
 
-    @property
-    def is_made(self) -> bool:
-        """Whether a function of the user makes it, which may take time."""
-        return callable(self._source)
-
     def replaced(self, source: KeySource | None) -> Key:
         """Return the same kind of key from another *source*."""
         return Key(self._kind, hidden(source), self._assumptions)

@@ -15,7 +15,7 @@ import base64
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, cast
@@ -158,11 +158,13 @@ class Recorder:
 
     def record(self, session: MintlifySession) -> Self:
         """Record every request of *session* and of the sessions that share its connections, from now on."""
-        record_requests(session, self)
+        record_requests(session, self._record)
         return self
 
-    def begin(self, call: Call, headers: Mapping[str, str]) -> Tape:
-        """Start with a request before it is sent. The session calls this."""
+    async def _record(
+        self, call: Call, headers: Mapping[str, str], response: Awaitable[aiohttp.ClientResponse]
+    ) -> aiohttp.ClientResponse:
+        """Send a request, and return a response whose body is recorded."""
         exchange = Exchange(
             operation=call.operation,
             method=call.method,
@@ -172,7 +174,12 @@ class Recorder:
             request_body=call.body or b"",
             at=asyncio.get_running_loop().time(),
         )
-        return Tape(self, exchange, exchange.at)
+        tape = Tape(self, exchange, exchange.at)
+        try:
+            return tape.answered(await response)
+        except BaseException as error:  # also a cancellation, because there is no response
+            tape.failed(error)
+            raise
 
     def keep(self, exchange: Exchange) -> None:
         """Write an exchange whose response has ended."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 import stat
@@ -15,18 +14,15 @@ from pathlib import Path
 import pytest
 
 from mintlify_async import (
-    APITimeoutError,
     MintlifyError,
     MintlifySession,
     OutcomeUnknownError,
     RetryPolicy,
-    Timeouts,
 )
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import NoAnswer
 from tests.support.fault_catalogue import ALL, call, script
 from tests.support.secret_guard import reprs
-from tests.support.wire_kit import JOB
 
 HERE = "127.0.0.1"
 
@@ -56,42 +52,6 @@ async def test_no_frame_of_an_error_holds_a_key(service, operation, fault):
         shown = " ".join(reprs(frame.f_locals) for frame in ours)
         assert service.admin_key not in shown
         assert service.assistant_key not in shown
-
-
-@pytest.mark.parametrize("retry", [RetryPolicy(), RetryPolicy(attempts=1)], ids=["retried", "once"])
-async def test_a_half_open_connection_costs_a_read_half_of_its_limit(virtual, service, retry):
-    """A GET that a pooled connection swallows is sent again within the limit, on a fresh connection."""
-    served = []
-
-    async def answer(reader, writer):
-        served.append(0)
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while await reader.readuntil(b"\r\n\r\n"):
-                served[-1] += 1
-                if len(served) == 1 and served[0] > 1:
-                    await reader.read()  # half open: it takes bytes and says nothing
-                body = json.dumps(JOB).encode()
-                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
-        writer.close()
-
-    async with (
-        await asyncio.start_server(answer, "127.0.0.1", 0) as server,
-        service.session(
-            base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}",
-            retry=retry,
-            timeouts=Timeouts(request=20),
-        ) as session,
-    ):
-        began = virtual.now()
-        assert (await session.job("job_1").refresh()).id == "job_1"
-        if retry.attempts == 1:
-            with pytest.raises(APITimeoutError):
-                await session.job("job_1").refresh()
-            assert virtual.now() - began == pytest.approx(20, abs=0.1)
-        else:
-            assert (await session.job("job_1").refresh()).id == "job_1"
-            assert virtual.now() - began <= 11
-            assert served == [2, 1]
 
 
 async def test_connections_are_kept_for_less_than_four_seconds(service):

@@ -15,37 +15,20 @@ from mintlify_async import (
     StateError,
     Timeouts,
 )
-from mintlify_async.testing import LocalService
 
 
-async def closed_between_attempts(service):
-    """Begin a job, close the session while it waits to be sent again, and return the task."""
+async def test_closing_wakes_who_waits_to_send_again(service):
+    """A call between two attempts ends at once, and no connection is opened after the closing."""
+    service.script.create_job(status=429, headers={"Retry-After": "30"}, times=None)
     session = service.session()
     task = asyncio.create_task(session.create_job("x"))
     while not service.requests:
         await asyncio.sleep(0.001)
     await asyncio.sleep(0.05)
     await session.close()
-    return task
-
-
-async def test_closing_wakes_who_waits_to_send_again(service):
-    """A call between two attempts ends at once, and no connection is opened after the closing."""
-    service.script.create_job(status=429, headers={"Retry-After": "30"}, times=None)
-    task = await closed_between_attempts(service)
     with anyio.fail_after(20), pytest.raises(StateError, match="closed"):
         await task
     assert len(service.requests) == 1
-
-
-async def test_a_retry_after_closing_opens_nothing():
-    """An attempt that finds the session closed opens no connection."""
-    async with LocalService() as service:
-        service.script.create_job(status=429, headers={"Retry-After": "1"})
-        task = await closed_between_attempts(service)
-        with pytest.raises(StateError, match="closed"):
-            await task
-        assert len(service.requests) == 1
 
 
 async def test_closing_wakes_who_waits_for_the_quota(service):

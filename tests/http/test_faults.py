@@ -114,7 +114,7 @@ async def test_silence_is_a_timeout_that_says_which(session, service, operation)
         assert error.phase == ("first_event" if operation == "ask" else "request")
         assert error.seconds == 60
         assert "60 s" in str(error)
-    assert sent == (2 if operation == "get_job" else 1)  # a poll is sent again on a fresh connection
+    assert sent == 1
 
 
 @pytest.mark.parametrize("operation", ALL)
@@ -205,19 +205,6 @@ async def test_nothing_is_written_after_the_limit(operation, monkeypatch):
     await asyncio.sleep(0.05)  # what was written would arrive
     seen = sum(one.operation == operation for one in service.requests) - before
     assert seen == 0
-
-
-@pytest.mark.parametrize("operation", ALL)
-async def test_the_limit_on_connecting_ends_with_it(service, virtual, operation):
-    """An answer that takes longer than connecting may is waited for, and has its own limit."""
-    script(service, operation, fault=NoAnswer())
-    limits = Timeouts(connect=2, request=30, first_event=30)
-    async with service.session(timeouts=limits, retry=RetryPolicy(attempts=1)) as session:
-        began = virtual.now()
-        error, sent = await failure(session, service, operation)
-    assert isinstance(error, OutcomeUnknownError if operation in POSTS else APITimeoutError)
-    assert virtual.now() - began == pytest.approx(30)
-    assert sent == 1
 
 
 REFUSALS = {

@@ -7,7 +7,6 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -37,51 +36,28 @@ DELTA = chunk({"type": "text-delta", "id": "0", "delta": "x"})
 FINISH = chunk({"type": "text-end", "id": "0"}, {"type": "finish"}) + b"0\r\n\r\n"
 
 
-class Alarms:
-    """The alarms that bodies set on the running loop."""
+@pytest.mark.parametrize(
+    ("pieces", "most"),
+    [([3600.0, FINISH], 4), ([0.05, DELTA] * 200 + [FINISH], 3), ([2.0, DELTA] * 200 + [FINISH], 10)],
+)
+async def test_data_that_arrives_sets_no_alarm(virtual, monkeypatch, pieces, most):
+    """However many events there are, the alarm is set again only when it is due, and none is left."""
+    loop = asyncio.get_running_loop()
+    alarms, call_at = [], loop.call_at
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, patch: pytest.MonkeyPatch) -> None:
-        self.handles: list[asyncio.TimerHandle] = []
-        self._loop, self._call_at = loop, loop.call_at
-        patch.setattr(loop, "call_at", self.call_at)
-
-    def call_at(self, when: float, callback: Callable[..., object], *args: Any, **options: Any) -> Any:
-        """Set a timer, and remember it if it is an alarm."""
-        handle = self._call_at(when, callback, *args, **options)
+    def noted(when, callback, *arguments, **options):
+        handle = call_at(when, callback, *arguments, **options)
         if isinstance(getattr(callback, "__self__", None), LiveResponse):
-            self.handles.append(handle)
+            alarms.append(handle)
         return handle
 
-    @property
-    def waiting(self) -> list[asyncio.TimerHandle]:
-        """The alarms that have neither gone off nor been cancelled."""
-        return [
-            handle for handle in self.handles if not handle.cancelled() and handle.when() > self._loop.time()
-        ]
-
-    async def read(self, *pieces: bytes | float, pause: float = 0.0, **limits: Any) -> int:
-        """Read an answer sent in *pieces*, pausing after each event; return how many alarms were set."""
-        self.handles.clear()
-        async with LocalService() as service:
-            service.script.ask(fault=Raw([HEAD, START, *pieces], how="hang"))
-            async with service.session(timeouts=Timeouts(**limits)) as session, session.ask("x") as reply:
-                async for _ in reply:
-                    if pause:
-                        await asyncio.sleep(pause)
-        assert not self.waiting
-        return len(self.handles)
-
-
-@pytest.fixture
-async def alarms(virtual, monkeypatch):
-    return Alarms(asyncio.get_running_loop(), monkeypatch)
-
-
-async def test_a_silence_costs_nothing_until_its_limit(alarms):
-    """A silent stream is looked at when a limit is due."""
-    assert await alarms.read(3600.0, FINISH, idle=4000) <= 4
-    assert await alarms.read(3600.0, FINISH, idle=None) <= 4
-    assert await alarms.read(100.0, FINISH) <= 4
+    monkeypatch.setattr(loop, "call_at", noted)
+    async with LocalService() as service:
+        service.script.ask(fault=Raw([HEAD, START, *pieces], how="hang"))
+        async with service.session(timeouts=Timeouts(idle=4000)) as session:
+            await session.ask("x")
+    assert len(alarms) <= most
+    assert not [alarm for alarm in alarms if not alarm.cancelled() and alarm.when() > loop.time()]
 
 
 @pytest.mark.parametrize("wait", [0.0, 1.0, 30.0])
@@ -94,28 +70,6 @@ async def test_a_short_limit_on_silence_counts_from_the_data_on(virtual, wait):
             with pytest.raises(StreamInterruptedError, match="idle"):
                 await session.ask("x")
             assert virtual.now() - started == pytest.approx(wait + 2.0, abs=0.1)
-
-
-async def test_data_that_arrives_sets_no_alarm(alarms):
-    """However many events there are, and for however long, the alarm is set again only when it is due."""
-    assert await alarms.read(*[0.05, DELTA] * 200, FINISH) <= 3
-    assert await alarms.read(*[2.0, DELTA] * 200, FINISH) <= 3 + 400 / 60
-
-
-async def test_an_answer_that_is_not_read_is_not_watched(alarms, virtual):
-    """While the program works on an event, no alarm goes off again and again."""
-    started = virtual.now()
-    assert await alarms.read(DELTA, FINISH, pause=3600.0) <= 12
-    assert virtual.now() - started > 3 * 3600
-
-
-async def test_no_alarm_outlives_the_body(alarms):
-    """When an answer is read, left or broken, its alarm is gone: none keeps the loop awake."""
-    await alarms.read(FINISH)
-    for broken in ([b"zz\r\n"], [30.0]):
-        with pytest.raises(StreamInterruptedError):
-            await alarms.read(*broken, idle=20)
-        assert not alarms.waiting
 
 
 @pytest.mark.parametrize("idle", [50.0, None])

@@ -5,80 +5,54 @@ from __future__ import annotations
 import pytest
 
 from mintlify_async import ConfigurationError, RetryPolicy
-from mintlify_async.http.retry import Failure, RetryBudget, retry_after_seconds
+from mintlify_async.http.retry import RetryBudget, retry_after_seconds
 
 WALL = 1_795_000_000.0
-KINDS = ("agent_post", "get", "ask")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("outcome", "pause"), [("not_sent", 0.25), ("refused", 1.25)])
-def test_what_had_no_effect_is_sent_again(kind, outcome, pause):
-    """What was not sent, or was refused, is sent again, whatever its kind."""
-    assert RetryPolicy().delay(Failure(kind=kind, outcome=outcome), 1, 0.5) == pause
-
-
-@pytest.mark.parametrize("status", [None, 200, 500, 502, 503, 504, 529])
-def test_an_agent_post_of_unknown_outcome_is_never_sent_again(status):
-    """A second job costs money: no setting allows it."""
-    policy = RetryPolicy(attempts=100, resend_questions=True)
-    assert policy.delay(Failure(kind="agent_post", outcome="unknown", status=status), 1, 0.5) is None
-
-
-def test_a_question_of_unknown_outcome_is_asked_again_only_on_request():
-    """Each costs quota, so it is the user's choice."""
-    lost = Failure(kind="ask", outcome="unknown")
-    assert RetryPolicy().delay(lost, 1, 0.5) is None
-    assert RetryPolicy(resend_questions=True).delay(lost, 1, 0.5) == 0.25
+POSTS = ["create_job", "send_message"]
+ALL = [*POSTS, "ask", "get_job"]
+ANY_STATUS = [None, 200, 500, 502, 503, 504, 529]
+STUBBORN = RetryPolicy(attempts=100, resend_questions=True)
 
 
 @pytest.mark.parametrize(
-    ("outcome", "status", "again"),
+    ("policy", "operations", "outcome", "statuses", "pause"),
     [
-        ("unknown", None, True),
-        ("unknown", 500, True),
-        ("unknown", 503, True),
-        ("unknown", 501, False),
-        ("answered", 408, True),
-        ("answered", 425, True),
-        ("answered", 404, False),
-        ("answered", 302, False),
+        (RetryPolicy(), ALL, "not_sent", [None], 0.25),
+        (RetryPolicy(), ALL, "refused", [429], 1.25),
+        (STUBBORN, POSTS, "unknown", ANY_STATUS, None),
+        (STUBBORN, [*POSTS, "ask"], "answered", [408, 425, 404], None),
+        (RetryPolicy(), ["ask"], "unknown", ANY_STATUS, None),
+        (STUBBORN, ["ask"], "unknown", ANY_STATUS, 0.25),
+        (RetryPolicy(), ["get_job"], "unknown", ANY_STATUS, 0.25),
+        (RetryPolicy(), ["get_job"], "unknown", [501], None),
+        (RetryPolicy(), ["get_job"], "answered", [408, 425], 0.25),
+        (RetryPolicy(), ["get_job"], "answered", [302, 404], None),
     ],
 )
-def test_a_get_is_retried_unless_the_answer_is_final(outcome, status, again):
-    """Reading twice does no harm; a 404 does not change when the request is repeated."""
-    pause = RetryPolicy().delay(Failure(kind="get", outcome=outcome, status=status), 1, 0.5)
-    assert (pause is not None) is again
+def test_what_is_sent_again(policy, operations, outcome, statuses, pause):
+    """An agent POST only when it had no effect, a question by choice, a GET unless the response is final."""
+    for operation in operations:
+        for status in statuses:
+            assert policy.delay(operation, outcome, attempt=1, random=0.5, status=status) == pause
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_certificate_error_is_permanent(kind):
-    """It was not sent, and asking again cannot help."""
-    assert RetryPolicy().delay(Failure(kind=kind, outcome="not_sent", permanent=True), 1, 0.5) is None
-
-
-def test_the_delay_doubles_up_to_its_cap_and_the_roll_spreads_it():
-    """Full jitter: anything from nothing to the ceiling."""
+def test_the_delay_doubles_up_to_its_cap_and_the_random_number_spreads_it():
+    """From nothing to the ceiling. Three attempts are two retries."""
     policy = RetryPolicy(attempts=99, base=0.5, cap=8)
-    failure = Failure(kind="get", outcome="unknown")
-    assert [policy.delay(failure, n, 1.0) for n in range(1, 8)] == [0.5, 1, 2, 4, 8, 8, 8]
-    assert policy.delay(failure, 5, 0.0) == 0
-    assert policy.delay(failure, 98, 1.0) == 8
+    delays = [policy.delay("get_job", "unknown", attempt=n, random=1.0) for n in (*range(1, 8), 98, 99)]
+    assert delays == [0.5, 1, 2, 4, 8, 8, 8, 8, None]
+    assert policy.delay("get_job", "unknown", attempt=5, random=0.0) == 0
+    assert RetryPolicy().delay("get_job", "unknown", attempt=2, random=1.0) == 1
+    assert RetryPolicy().delay("get_job", "unknown", attempt=3, random=1.0) is None
 
 
-def test_attempts_count_the_first_one():
-    """Three attempts are two retries."""
-    failure = Failure(kind="get", outcome="unknown")
-    assert RetryPolicy(attempts=3).delay(failure, 2, 0.5) is not None
-    assert RetryPolicy(attempts=3).delay(failure, 3, 0.5) is None
-
-
-def test_a_pause_that_the_service_asks_for_is_kept_or_given_up_never_cut():
+@pytest.mark.parametrize(
+    ("asked", "random", "pause"), [(2.0, 0.0, 2.0), (2.0, 1.0, 2.2), (60.0, 0.0, 60.0), (60.1, 0.0, None)]
+)
+def test_a_pause_that_the_service_asks_for_is_never_cut(asked, random, pause):
     """At least as long as asked for; beyond the cap there is no waiting at all."""
-    refused = Failure(kind="agent_post", outcome="refused", retry_after=2.0)
-    assert RetryPolicy().delay(refused, 1, 0.0) == 2.0
-    assert RetryPolicy().delay(refused, 1, 1.0) == pytest.approx(2.2)
-    assert RetryPolicy().delay(Failure(kind="get", outcome="refused", retry_after=60.1), 1, 0.0) is None
+    delay = RetryPolicy().delay("create_job", "refused", attempt=1, random=random, retry_after=asked)
+    assert delay == (pause and pytest.approx(pause))
 
 
 @pytest.mark.parametrize(

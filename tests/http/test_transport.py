@@ -90,13 +90,6 @@ async def test_a_cancelled_close_still_closes_everything(service, turns):
     gc.collect()
 
 
-async def test_a_session_may_be_closed_by_several_at_once(service):
-    """Concurrent calls of close() are allowed."""
-    session = service.session()
-    await session.create_job("x")
-    await asyncio.gather(session.close(), session.close(), session.close())
-
-
 async def test_a_session_with_other_options_keeps_the_first_one_alive(service):
     """A session made by with_options() keeps the first one alive: both share connections."""
     session = service.session()

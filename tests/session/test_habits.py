@@ -35,16 +35,9 @@ def test_a_subclass_may_have_an_argument_of_that_name():
     ("verb", "name"),
     [
         ("ask", "api_key"),
-        ("ask", "assistant_key"),
-        ("ask", "stream"),
-        ("ask", "thread_id"),
-        ("ask", "messages"),
         ("create_job", "idempotency_key"),
-        ("create_job", "project"),
-        ("run_job", "idempotency_key"),
         ("run_job", "max_retries"),
         ("conversation", "thread_id"),
-        ("conversation", "user"),
     ],
 )
 async def test_a_verb_names_the_argument_to_write(verb, name):
