@@ -74,18 +74,17 @@ class _OpenText:
 
 @define(eq=False, repr=False)
 class _OpenInput:
-    """The input of a tool call while it streams, and the facts from its start event.
+    """The input of a tool call while it streams.
 
     Attributes:
-        at: Index of the part that shows the input. None before the first delta.
+        start: What began it, with the facts of the call.
+        dynamic: Whether the call's part is a dynamic one.
         pieces: The text of the input.
+        at: Index of the part that shows the input. None before the first delta.
     """
 
-    tool_name: str
+    start: ev.ToolInputStart | msg.ToolPart
     dynamic: bool
-    title: str | None
-    tool_metadata: Mapping[str, Any] | None
-    encoding: str | None
     pieces: list[str]
     at: int | None = None
 
@@ -122,7 +121,8 @@ class MessageBuilder:
         for part in self.parts[self._step_start :]:
             if isinstance(part, msg.ToolPart) and part.state == "input-streaming":
                 text = part.raw_input if isinstance(part.raw_input, str) else ""
-                self._open_input(part, isinstance(part, msg.DynamicToolPart), text)
+                dynamic = isinstance(part, msg.DynamicToolPart)
+                self._inputs[part.tool_call_id] = _OpenInput(part, dynamic, [text])
 
     def _clear(self) -> None:
         """Start again: no parts, no metadata."""
@@ -334,11 +334,6 @@ class MessageBuilder:
             )
         self._change(at, state=state, **(_CLEARED | changes))
 
-    def _open_input(self, start: ev.ToolInputStart | msg.ToolPart, dynamic: bool, text: str = "") -> None:
-        self._inputs[start.tool_call_id] = _OpenInput(
-            start.tool_name, dynamic, start.title, start.tool_metadata, start.input_encoding, [text]
-        )
-
     def _settle_input(self, call_id: str) -> None:
         """Bring the raw input of a call that streams up to date."""
         source = self._inputs.get(call_id)
@@ -350,16 +345,17 @@ class MessageBuilder:
         at, _ = self._call(event.tool_call_id, event.tool_name, dynamic=dynamic)
         title = _given(title=event.title)
         self._set_state(at, "input-streaming", event, input_encoding=event.input_encoding, **title)
-        self._open_input(event, dynamic)
+        self._inputs[event.tool_call_id] = _OpenInput(event, dynamic, [""])
 
     def _tool_input_delta(self, event: ev.ToolInputDelta) -> None:
         source = self._inputs.get(event.tool_call_id)
         if source is None:
             raise _not_open(event, event.tool_call_id)
         if not self._shows(source, event.tool_call_id):
-            at, new = self._call(event.tool_call_id, source.tool_name, dynamic=source.dynamic)
-            facts = _given(title=source.title, tool_metadata=source.tool_metadata)
-            self._set_state(at, "input-streaming", None, input_encoding=source.encoding, **facts)
+            start = source.start
+            at, new = self._call(event.tool_call_id, start.tool_name, dynamic=source.dynamic)
+            facts = _given(title=start.title, tool_metadata=start.tool_metadata)
+            self._set_state(at, "input-streaming", None, input_encoding=start.input_encoding, **facts)
             # As in the AI SDK: the delta that adds a dynamic part does not show the raw text.
             source.at = None if new and source.dynamic else at
         source.pieces.append(event.input_text_delta)
