@@ -15,11 +15,8 @@ from hypothesis import strategies as st
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.messages import (
     DataPart,
-    DynamicToolPart,
     Message,
-    StepStartPart,
     TextPart,
-    ToolApproval,
     ToolPart,
     UnknownPart,
     clean_text,
@@ -78,18 +75,7 @@ def test_every_part_round_trips(part: dict[str, Any]) -> None:
     assert Message.from_wire(message.to_wire()) == message
     assert pickle.loads(pickle.dumps(message)) == message == copy.deepcopy(message)
     assert message.parts[0].type == part["type"]
-
-
-def test_tool_parts_are_told_apart() -> None:
-    """A dynamic tool's part is a tool's part, too: one pattern finds both."""
-    message = Message.from_wire({"id": "", "role": "assistant", "parts": PARTS[12:15]})
-    assert [type(part) for part in message.parts] == [ToolPart, ToolPart, DynamicToolPart]
-    assert [part.tool_name for part in message.parts if isinstance(part, ToolPart)] == ["f", "f", "f"]
-    dynamic = message.parts[2]
-    assert isinstance(dynamic, DynamicToolPart)
-    assert dynamic.approval == ToolApproval(
-        id="a", descriptor=None, request_reason="r", is_automatic=True, extra={"new": 1}
-    )
+    assert isinstance(message.parts[0], ToolPart) is ("toolCallId" in part)
 
 
 def test_the_oracle_s_messages_round_trip() -> None:
@@ -178,9 +164,7 @@ def test_messages_from_anything() -> None:
     [
         ("", "messages"),
         ([], "messages"),
-        (5, "messages"),
         (None, "messages"),
-        (b"x", "messages"),
         (["a", ""], "messages[1]"),
         (["a", 5], "messages[1]"),
         ([{"parts": []}], "messages[0].role"),
@@ -195,12 +179,7 @@ def test_messages_from_anything() -> None:
         ([{"role": "user", "parts": [{"type": "file", "url": "x"}]}], "messages[0].parts[0].mediaType"),
         ([{"role": "user", "parts": [{"type": "dynamic-tool"}]}], "messages[0].parts[0].toolName"),
         (
-            [
-                {
-                    "role": "user",
-                    "parts": [{"type": "tool-f", "toolCallId": "c", "state": "x", "approval": {}}],
-                }
-            ],
+            [{"role": "u", "parts": [{"type": "tool-f", "toolCallId": "c", "state": "x", "approval": {}}]}],
             "messages[0].parts[0].approval.id",
         ),
         ([{"id": 5, "role": "user", "parts": []}], "messages[0].id"),
@@ -225,7 +204,6 @@ def test_wrong_messages_name_the_field(given_messages: object, field: str) -> No
         (Message(id="1", role=""), "messages[0].role"),
         (Message(id="1", role=5), "messages[0].role"),  # type: ignore[arg-type]
         (Message(id="1", role="user", parts=("x",)), "messages[0].parts[0]"),  # type: ignore[arg-type]
-        (Message(id="1", role="user", parts=(TextPart(text=None),)), "messages[0].parts[0].text"),  # type: ignore[arg-type]
         (Message(id="1", role="user", parts=(TextPart(text="x", state=1),)), "messages[0].parts[0].state"),  # type: ignore[arg-type]
         (
             Message(id="1", role="user", parts=(DataPart(name="x", data={1}),)),
@@ -294,20 +272,3 @@ def test_a_role_of_a_later_version_is_kept() -> None:
     assert [message.role for message in coerce_messages([Message.from_wire(wire), wire], ids())] == [
         "tool"
     ] * 2
-
-
-def test_a_value_that_holds_itself_is_refused_at_once() -> None:
-    """However broad such a value is, looking for the end of it takes no time."""
-    loop: list[Any] = []
-    loop += [loop] * 50
-    with pytest.raises(ConfigurationError, match="deeper") as caught:
-        coerce_messages({"role": "user", "parts": [], "x": loop}, ids())
-    assert caught.value.field == "messages"
-
-
-def test_step_start_has_no_fields() -> None:
-    """Values without dicts in them can be put into sets."""
-    assert len({Message.user("a", id="1"), Message.user("a", id="1")}) == 1
-    assert StepStartPart() == StepStartPart()
-    assert TextPart(text="a") != TextPart(text="b")
-    assert TextPart(text="a") != "a"

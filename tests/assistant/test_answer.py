@@ -79,18 +79,6 @@ async def test_every_view_reads_the_same(service, session, events, text):
     assert all(event["delta"] in answer.message.text for event in events if event["type"] == "text-delta")
 
 
-async def test_suggestions_in_a_part_of_their_own_are_links(service, session):
-    """Whatever part they stand in: on the answer, the reply, and below a chat message."""
-    service.script.ask(events=SUGGESTED, times=None)
-    reply = session.with_options(site="https://docs.acme.com").ask("x")
-    answer = await reply
-    assert [(one.title, one.path) for one in answer.suggestions] == [("SSO", "https://docs.acme.com/sso")]
-    assert reply.suggestions == answer.suggestions
-    edits = session.with_options(site="https://docs.acme.com").ask("x").edits(every=0, tail=extras_markdown)
-    below = "**See also**\n\n- [SSO](https://docs.acme.com/sso)"
-    assert [edit.text async for edit in edits][-1] == f"Press it.\n\n{below}"
-
-
 async def test_a_void_step_is_no_part_of_the_text(service, session):
     """A view that grows keeps what it has shown, drops what it held back, and goes on in a new paragraph."""
     service.script.ask(events=RESET, times=None)
@@ -101,15 +89,6 @@ async def test_a_void_step_is_no_part_of_the_text(service, session):
         assert "".join([piece async for piece in reply.text_stream]) == shown
         assert reply.text == answer.text
     assert [edit.text async for edit in session.ask("x").edits(every=0)][-1] == shown
-
-
-async def test_a_new_message_makes_the_one_before_void(service, session):
-    """A ``start`` with another id begins anew."""
-    events = [{"type": "start", "messageId": "1"}, *part("a", "Void."), {"type": "start", "messageId": "2"}]
-    service.script.ask(events=[*events, *part("a", "Instead."), FINISH], times=None)
-    assert (await session.ask("x")).text == "Instead."
-    async with session.ask("x") as reply:
-        assert [piece async for piece in reply.text_stream] == ["Void.", "\n\nInstead."]
 
 
 @pytest.mark.parametrize(
@@ -296,6 +275,13 @@ async def test_every_view_completes_links():
         assert answer_markdown(await session.ask("x")) == whole
         edits = [edit async for edit in session.ask("x").edits(every=0.0)]
         assert edits[-1].text == whole
+        service.script.ask(events=SUGGESTED, times=2)
+        reply = session.ask("x")
+        answer = await reply
+        assert [(one.title, one.path) for one in answer.suggestions] == [("SSO", "https://docs.acme.com/sso")]
+        assert reply.suggestions == answer.suggestions
+        edits = [edit async for edit in session.ask("x").edits(every=0.0, tail=extras_markdown)]
+        assert edits[-1].text == "Press it.\n\n**See also**\n\n- [SSO](https://docs.acme.com/sso)"
         service.script.ask(events=wire, done=False)
         with pytest.raises(StreamInterruptedError) as caught:
             await session.ask("x")

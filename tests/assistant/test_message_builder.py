@@ -90,13 +90,6 @@ def test_metadata_is_merged_key_by_key() -> None:
     assert folded.message.metadata == 5
 
 
-def test_metadata_is_not_shared_with_the_event() -> None:
-    """Merging does not write into an event that was handed out."""
-    first = event("start", messageMetadata={"a": {"b": 1}})
-    fold(first, event("finish", messageMetadata={"a": {"c": 2}}))
-    assert first.to_wire()["messageMetadata"] == {"a": {"b": 1}}
-
-
 @pytest.mark.parametrize(
     ("one", "name"),
     [
@@ -190,25 +183,6 @@ def test_reset_step_forgets_what_it_removes() -> None:
     folded.apply(event("tool-output-available", toolCallId="c", output=3))
     folded.apply(event("data-x", id="1", data=2))
     assert [part.get("output", part.get("data")) for part in parts(folded)] == [3, None, 2]
-
-
-def test_events_without_effect_publish_nothing() -> None:
-    """Unknown types, transient data, steps, abort and error leave the message alone."""
-    folded = MessageBuilder()
-    for one in (
-        event("future", n=1),
-        event("data-x", data=1, transient=True),
-        event("finish-step"),
-        event("abort", reason="r"),
-        event("error", errorText="e"),
-        event("start"),
-        event("finish", finishReason="stop"),
-    ):
-        folded.apply(one)
-    assert folded.empty
-    assert folded.finish_reason == "stop"
-    folded.apply(event("start-step"))
-    assert not folded.empty
 
 
 def test_deltas_are_joined_when_the_message_is_read() -> None:

@@ -67,14 +67,6 @@ async def test_iterating_gives_typed_events_and_the_text_so_far(service, session
     assert reply.response.status == 200
 
 
-async def test_text_stream_never_hands_out_half_a_character(service, session):
-    """A surrogate pair that came in two deltas comes out as one character."""
-    service.script.ask(events=ANSWER)
-    async with session.ask("x") as reply:
-        pieces = [piece async for piece in reply.text_stream]
-    assert pieces == ["Hello ", "w", "\U0001f600"]
-
-
 async def test_awaiting_in_a_task_and_in_a_group(service, session):
     """``run()`` is a coroutine, for what takes no awaitable."""
     service.script.ask(events=ANSWER, times=3)
@@ -82,30 +74,6 @@ async def test_awaiting_in_a_task_and_in_a_group(service, session):
         task = group.create_task(session.ask("x").run())
     first, second = await asyncio.gather(session.ask("x"), asyncio.wait_for(session.ask("x"), 5))
     assert task.result().text == first.text == second.text == TEXT
-
-
-async def test_awaiting_after_some_steps_reads_the_rest(service, session):
-    """Steps and ``await`` read the same stream."""
-    service.script.ask(events=ANSWER)
-    reply = session.ask("x")
-    assert (await anext(reply)).type == "start"
-    assert (await reply).text == TEXT
-
-
-async def test_an_error_event_is_yielded_then_raised(service, session):
-    """What came before it is kept; what comes after it is never seen."""
-    service.script.ask(events=[*ANSWER[:3], {"type": "error", "errorText": "overloaded"}, *ANSWER[3:]])
-    seen = []
-
-    async def read():
-        async for event in session.ask("x"):
-            seen.append(event)
-
-    with pytest.raises(AssistantError, match="overloaded") as caught:
-        await read()
-    assert isinstance(seen[-1], ErrorEvent)
-    assert caught.value.error_text == "overloaded"
-    assert caught.value.text == "Hello "
 
 
 async def test_an_abort_is_a_normal_end(service, session):
@@ -241,15 +209,6 @@ async def test_a_large_prompt_goes_out_whole(service, session):
     prompt = "ä" * 1_500_000
     await session.create_job(prompt)
     assert service.requests[0].json == {"prompt": prompt}
-
-
-async def test_a_reply_of_a_closed_session_says_so(service):
-    """Made before, stepped after."""
-    session = service.session()
-    reply = session.ask("x")
-    await session.close()
-    with pytest.raises(StateError, match="closed"):
-        await anext(reply)
 
 
 @pytest.mark.parametrize("fault", [BrokenChunking(), Cut(at=100), Reset()])
@@ -444,20 +403,7 @@ async def test_a_reply_has_its_answer_when_it_has_ended(service, session):
         assert "reply.answer" not in str(caught.value)
 
 
-FACTS = [
-    "text",
-    "message",
-    "sources",
-    "thread",
-    "thread_id",
-    "finish_reason",
-    "aborted",
-    "abort_reason",
-    "response",
-]
-
-
-@pytest.mark.parametrize("fact", FACTS)
+@pytest.mark.parametrize("fact", ["text", "message", "sources", "thread_id", "finish_reason", "response"])
 async def test_a_reply_that_was_not_started_says_how_to_read_it(service, session, fact):
     """An empty text would look like an answer."""
     reply = session.ask("x")
@@ -490,21 +436,6 @@ async def test_a_reply_is_read_once(service, session, view, how):
     with pytest.raises(StateError, match="ended"):
         async for _ in READS[view](reply):
             pass
-
-
-@pytest.mark.parametrize("view", READS)
-async def test_stopping_in_the_middle_and_going_on(service, session, view):
-    """It is one reading; the second loop begins where the first stopped."""
-    service.script.ask(events=ANSWER)
-    items = READS[view](session.ask("x"))
-    seen = []
-    for most in (1, 100):
-        async for item in items:
-            seen.append(item)
-            if len(seen) == most:
-                break
-    whole = view == "edits"
-    assert (text_of(seen[-1]) if whole else "".join(map(text_of, seen))).replace("\ud83d\ude00", "😀") == TEXT
 
 
 async def drop(reply, *, entered: bool) -> None:

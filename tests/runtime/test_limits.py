@@ -92,14 +92,6 @@ async def test_a_cancelled_task_stays_cancelled(first: str) -> None:
         await task
 
 
-async def test_one_inside_another(virtual) -> None:
-    """The outer block ends, though the inner one had a time of its own."""
-    with pytest.raises(TimeoutError):
-        async with in_seconds(1) as outer, in_seconds(2) as inner:
-            await asyncio.sleep(60)
-    assert (outer.over, inner.over, virtual.now()) == (True, False, 1.0)
-
-
 @pytest.mark.parametrize("sort", [TimeLimit, asyncio.timeout_at])
 async def test_what_has_arrived_is_read_before_the_limit_counts(sort) -> None:
     """A loop that stood still past the limit reads its sockets first; asyncio's own timeout does not."""
