@@ -454,10 +454,10 @@ class GrowingText:
     cannot be taken back. If a ``reset-step`` makes it void, the text that replaces it is another paragraph.
 
     Attributes:
-        before: The text of the events so far, when this object was made.
+        initial: The text of the events so far, when this object was made.
     """
 
-    __slots__ = ("_builder", "_next", "_part", "_text", "before")
+    __slots__ = ("_builder", "_next", "_part", "_text", "initial")
 
     def __init__(self, builder: MessageBuilder, site: str | None = None) -> None:
         """Start with the message that *builder* has now; with *site*, links to paths become full URLs."""
@@ -465,7 +465,7 @@ class GrowingText:
         self._text = ReadableText(site)
         self._next = 0  # index of the next part to read
         self._part: int | None = None  # index of the text part that is read
-        self.before = self._advance()
+        self.initial = self._advance()
 
     def after(self, event: ev.StreamEvent) -> str:
         """Return the text that *event* adds."""

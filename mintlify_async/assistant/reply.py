@@ -115,7 +115,7 @@ class Reply(Extras, AsyncOnly):
     def text(self) -> str:
         """The text of the events handed out so far, as people read it; see :attr:`text_stream`."""
         text = self._begun().growing_text()
-        return text.before + text.close() if self.closed else text.before
+        return text.initial + text.close() if self.closed else text.initial
 
     @property
     def message(self) -> Message | None:

@@ -281,7 +281,7 @@ class MessageStream:
         text = self.growing_text()
         return {
             "partial": None if self._builder.empty else self._builder.message,
-            "text": text.before + text.close(),
+            "text": text.initial + text.close(),
             "thread": self.thread,
             "events_seen": self.events_seen,
         }
@@ -343,7 +343,7 @@ class MessageStream:
     @property
     def text(self) -> str:
         """The text of the events handed out so far, as people read it."""
-        return self.growing_text().before
+        return self.growing_text().initial
 
     def growing_text(self) -> GrowingText:
         """Return the text of the events handed out so far, which then takes the next events."""

@@ -159,7 +159,7 @@ class _Attempts:
     """The attempts to send one call, and the data of the newest attempt.
 
     Attributes:
-        asked: When the first attempt was asked for, by the loop's time.
+        started: When the call started, by the loop's time.
         number: Which attempt it is, from 1.
         key: The key that is sent.
         limit: When its answer must be there.
@@ -191,7 +191,7 @@ class _Attempts:
         self.single = single
         self.deadline = now + ((timeouts.total if call.is_question else timeouts.request) or math.inf)
         self.last_start = math.inf if http.retry.within is None else now + http.retry.within
-        self.asked = now
+        self.started = now
         self.number = 0
         self.answered = False
         self.error: SendError | None = None
@@ -367,7 +367,7 @@ class _Attempts:
         result = "the answer begins"
         if isinstance(outcome, Job):
             result = f"job {printable(outcome.id)} is {printable(outcome.status)}"
-        seconds = asyncio.get_running_loop().time() - self.asked
+        seconds = asyncio.get_running_loop().time() - self.started
         log.info("%s: %s (%d ms, attempts: %d)", self.call.operation, result, seconds * 1000, self.number)
 
     def _note(self, answer: LiveResponse | WholeResponse | None, error: SendError | None) -> None:

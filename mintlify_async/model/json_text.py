@@ -111,12 +111,12 @@ def mask_keys(content: Any) -> Any:
     >>> mask_keys({"threadKey": "secret", "n": 1})
     {'threadKey': '***', 'n': 1}
     """
-    return _without_keys(content, lambda kept: {**kept, THREAD_KEY: MASK})
+    return _without_keys(content, lambda fields: {**fields, THREAD_KEY: MASK})
 
 
 def drop_keys(content: Any) -> Any:
     """Return *content* without the thread keys in it; the same object when there is none."""
-    return _without_keys(content, lambda kept: {k: v for k, v in kept.items() if k != THREAD_KEY})
+    return _without_keys(content, lambda fields: {k: v for k, v in fields.items() if k != THREAD_KEY})
 
 
 def _without_keys(content: Any, treat: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:

@@ -264,7 +264,7 @@ _HOOKS: Final[Mapping[Any, _Hook]] = {
     int: _number(int, what="a whole number"),
     float: _number(int, float, what="a number"),
     JSONObject: _strict(*_OBJECT, what="an object"),
-    ProviderMetadata: _strict(*_OBJECT, what="an object of objects", inside=lambda found: found.values()),
+    ProviderMetadata: _strict(*_OBJECT, what="an object of objects", inside=lambda content: content.values()),
     Objects: _strict(list, tuple, what="a list of objects", inside=iter),
     datetime: read_instant,
     MaskedJSON: lambda content, _: mask_keys(content),
