@@ -34,7 +34,7 @@ async def jobs(session: m.MintlifySession) -> None:
     handle = await session.create_job("prompt", dedupe_key="key", headers={"a": "b"}, extra_body={"c": 1})
     assert_type(handle, m.JobHandle)
     assert_type(await handle, m.Job)
-    assert_type((handle.job, handle.done, handle.active), tuple[m.Job | None, bool, bool])
+    assert_type((handle.job, handle.done), tuple[m.Job | None, bool])
     async for job in handle.watch(timeout=60):
         assert_type(job, m.Job)
     turn = await handle.send("more", on_active="wait")

@@ -16,7 +16,7 @@ from attrs import evolve
 from ..errors import APITimeoutError, ConfigurationError, NotFoundError, StateError, printable
 from ..http.observer import Observation, following, note_job
 from ..http.sending import Sending
-from ..model.job_record import Job, JobFlags
+from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp
 from ..model.number_checks import check_seconds
 from ..model.response_info import ResponseInfo
@@ -34,12 +34,11 @@ log = logging.getLogger("mintlify_async")
 OnActive = Literal["send", "wait", "raise"]
 
 
-class JobHandle(JobFlags):
+class JobHandle:
     """One agent job. Awaiting a handle is :meth:`wait` with its defaults.
 
-    The properties show the last poll and never do I/O. ``completed``, ``archived`` and
-    ``failed`` are false until :attr:`done`. A handle belongs to its session and cannot be pickled. Pass on
-    :attr:`ref` instead.
+    The properties show the last poll and never do I/O. A handle belongs to its session and cannot be pickled.
+    Pass on :attr:`ref` instead.
     """
 
     __slots__ = ("__weakref__", "_calls", "_state")

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import attrs
 from attrs import frozen
@@ -67,42 +67,8 @@ class Source(WireValue):
         return read_value(cls, wire)
 
 
-class _HasStatus(Protocol):
-    @property
-    def status(self) -> str | None: ...
-
-    @property
-    def done(self) -> bool: ...
-
-
-class JobFlags:
-    """The listed statuses as booleans. All are false for another status, and before a handle's first poll."""
-
-    __slots__ = ()
-
-    @property
-    def active(self: _HasStatus) -> bool:
-        """Whether the agent is working on the job."""
-        return self.status == JobStatus.ACTIVE
-
-    @property
-    def completed(self: _HasStatus) -> bool:
-        """Whether the job ended as ``completed``. It may have no pull request."""
-        return self.done and self.status == JobStatus.COMPLETED
-
-    @property
-    def archived(self: _HasStatus) -> bool:
-        """Whether the job ended as ``archived``."""
-        return self.done and self.status == JobStatus.ARCHIVED
-
-    @property
-    def failed(self: _HasStatus) -> bool:
-        """Whether the job ended as ``failed``."""
-        return self.done and self.status == JobStatus.FAILED
-
-
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class Job(WireValue, JobFlags):
+class Job(WireValue):
     """A snapshot of an agent job.
 
     Args:

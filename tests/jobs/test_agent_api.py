@@ -397,28 +397,13 @@ async def test_a_closed_session_claims_nothing(service):
     assert await Ledger(ledger).open_claims() == []
 
 
-# The status as booleans ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("status", ["active", "completed", "archived", "failed", "queued", "Completed"])
-async def test_the_status_as_booleans(service, session, status):
-    """One is true, of the record and of the handle; none for a word that is not listed, or not seen yet."""
-    names = ("active", "completed", "archived", "failed")
-    assert [getattr(session.job("job_9"), name) for name in names] == [False] * 4
-    handle = await session.create_job("Fix the typos")
-    service.script.get_job(fields={"status": status})
-    job = await handle.refresh()
-    assert [getattr(job, name) for name in names] == [name == status for name in names]
-    assert [getattr(handle, name) for name in names] == [name == status for name in names]
-
-
-async def test_the_booleans_of_a_handle_do_not_show_the_turn_before(service, session):
+async def test_done_does_not_show_the_turn_before(service, session):
     """After a follow-up, the old ``completed`` is still the last status, but no end of this turn."""
     job = await session.create_job("Fix the typos")
-    assert (await job).completed
-    assert job.completed
+    assert (await job).done
+    assert job.done
     service.script.send_message(life=JobLife(stale=20, seconds=30))
     turn = await job.send("Again")
-    assert (turn.status, turn.done, turn.completed) == ("completed", False, False)
-    assert (await turn).completed
-    assert turn.completed
+    assert (turn.status, turn.done) == ("completed", False)
+    assert (await turn).done
+    assert turn.done
