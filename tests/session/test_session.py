@@ -142,7 +142,7 @@ async def test_close_wakes_waiters_and_readers(service):
     while not reply.events_seen:
         await asyncio.sleep(0.001)
     await session.close()
-    with pytest.raises(StateError, match="session is closed"):
+    with pytest.raises(StateError, match="session was closed"):
         await waiter
     with pytest.raises(StreamInterruptedError, match="session is closed") as interrupted:
         await reader
