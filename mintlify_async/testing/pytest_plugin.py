@@ -49,8 +49,11 @@ def mintlify_service(request: pytest.FixtureRequest) -> LocalService:
 
 
 @pytest.fixture
-def mintlify_session(request: pytest.FixtureRequest, mintlify_service: LocalService) -> MintlifySession:
-    """A ``MintlifySession`` that talks to ``mintlify_service``."""
+def mintlify_session(
+    request: pytest.FixtureRequest, mintlify_service: LocalService, monkeypatch: pytest.MonkeyPatch
+) -> MintlifySession:
+    """A ``MintlifySession`` that talks to ``mintlify_service``. It does not read ``MINTLIFY_SITE``."""
+    monkeypatch.delenv("MINTLIFY_SITE", raising=False)  # so that links are the same in every shell
     session: MintlifySession = request.getfixturevalue(_name("session", request))
     return session
 
@@ -59,9 +62,10 @@ def mintlify_session(request: pytest.FixtureRequest, mintlify_service: LocalServ
 def mintlify_env(mintlify_service: LocalService, monkeypatch: pytest.MonkeyPatch) -> LocalService:
     """The ``mintlify_service``, for an app that makes its ``MintlifySession()`` itself.
 
-    It sets the environment variables (URL, keys, project, domain).
+    It sets the environment variables (URL, keys, project, domain), and removes ``MINTLIFY_SITE``.
     It does not change a session that already exists, such as one made at the import of a module.
     """
+    monkeypatch.delenv("MINTLIFY_SITE", raising=False)
     for name, value in mintlify_service.environment.items():
         monkeypatch.setenv(name, value)
     return mintlify_service

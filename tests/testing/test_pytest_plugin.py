@@ -6,11 +6,13 @@ Each case is a run of pytest in a process of its own, with all files that need t
 from __future__ import annotations
 
 import ast
+import os
 from pathlib import Path
 
 import pytest
 
-from mintlify_async import testing
+from mintlify_async import MintlifySession, testing
+from mintlify_async.testing import LocalService
 
 pytest_plugins = ["pytester"]  # a case that uses it is marked as real
 
@@ -225,3 +227,24 @@ def test_checkers_and_programs_see_the_same_names():
     named = [alias.asname for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names]
     assert sorted(named) == dir(testing) == sorted(testing.__all__)
     assert all(getattr(testing, name) is not None for name in named)
+
+
+@pytest.fixture
+def exported_site(monkeypatch):
+    """The variable that the tutorial's second terminal has, as ``serve`` printed it."""
+    monkeypatch.setenv("MINTLIFY_SITE", "https://docs.example")
+
+
+async def test_a_site_of_the_shell_changes_no_link(
+    exported_site, mintlify_session: MintlifySession, mintlify_service: LocalService
+):
+    """A test gives the same result in every shell."""
+    mintlify_service.script.ask(text="Press the button.", sources=["/login"])
+    answer = await mintlify_session.ask("How do I log in?")
+    assert [source.url for source in answer.sources] == ["/login"]
+
+
+def test_a_site_of_the_shell_is_removed_for_an_app(exported_site, mintlify_env: LocalService):
+    """The app's own session would read it."""
+    assert "MINTLIFY_SITE" not in os.environ
+    assert os.environ["MINTLIFY_DOMAIN"] == mintlify_env.domain
