@@ -11,13 +11,14 @@ pytest.importorskip("fastapi")
 
 from relay_app import app
 
-from tests.support.relay_browser import RELEASES
+from tests.support.relay_browser import RELEASES, running_browser
 from tests.support.relay_kit import pseudonym, until
 from tests.support.relay_shop import HEAD, SITE, shop
 
 pytestmark = pytest.mark.real
 every_release = pytest.mark.parametrize("release", RELEASES)
 NEWEST = "7"
+newest_release = pytest.mark.parametrize("release", [NEWEST])
 SEARCHING = "Searching the documentation…"
 RICH = """## Log in
 
@@ -54,7 +55,14 @@ PICTURE = """<svg xmlns="http://www.w3.org/2000/svg" width="900" height="240">
 SOURCES: list[Any] = [("Log in", "/login"), (None, "https://docs.example/sso#okta")]
 
 
-@every_release
+@pytest.fixture(scope="module", autouse=True)
+def one_chromium():
+    """One browser for all tests of this file."""
+    with running_browser():
+        yield
+
+
+@newest_release
 async def test_the_states(release):
     """Each state shows what it should, without a barrier in light and in dark, from 390 pixels on."""
     async with shop(release) as here:
@@ -154,7 +162,7 @@ async def test_keys():
         assert asked.json["messages"][-1]["parts"] == [{"type": "text", "text": "one\ntwo"}]
 
 
-@every_release
+@newest_release
 async def test_a_reload_keeps_the_chat(release):
     """Questions, answers, verdicts and the thread are there again; another tab begins anew."""
     async with shop(release) as here:
@@ -209,7 +217,7 @@ async def test_a_reload_in_the_middle_of_an_answer(release):
         assert [request.client_left for request in here.service.requests] == [False, True]
 
 
-@every_release
+@newest_release
 @pytest.mark.parametrize("end", ["stop while searching", "stop", "leave", "new chat"])
 async def test_an_answer_that_is_left(release, end):
     """It ends at the service, once; the part that arrived stays, and Retry asks again."""
@@ -368,7 +376,7 @@ async def test_a_browser_with_a_forged_cookie_gets_its_own():
         assert len(here.service.requests) == 1
 
 
-@every_release
+@newest_release
 async def test_edit_and_answer_again(release):
     """An edited question takes the place of what followed it, and a new answer that of the old one."""
     async with shop(release) as here:

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.child_process import LONGEST_SECONDS
+
 SOURCE = Path(__file__).parents[2] / "examples" / "relay_app" / "page"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "mintlify-async-tests"
 RELEASES = {  # ai: the release of @ai-sdk/react that is made for it
@@ -33,6 +35,7 @@ CHROMIUM_FLAGS = [
     "--disable-sync",
 ]
 INSTALL_SECONDS = 240
+LONGEST_MS = 1000 * LONGEST_SECONDS  # what a page may take on a busy computer, in Playwright's unit
 AXE = "4.14.1"  # axe-core, which finds obstacles for people with disabilities
 
 

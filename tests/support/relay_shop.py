@@ -19,7 +19,7 @@ from relay_app.app import create_app
 
 from mintlify_async.contrib.relay import MemoryStreamStore
 from mintlify_async.testing import LocalService
-from tests.support.relay_browser import Traffic, axe, browser, built
+from tests.support.relay_browser import LONGEST_MS, Traffic, axe, browser, built
 from tests.support.relay_kit import SECRET, serving, until
 
 HEAD = [
@@ -58,14 +58,14 @@ class Shop:
         await self.page.get_by_role("button", name=name, exact=True).click()
 
     async def status(self, status: str) -> None:
-        await self.page.locator(f"main[data-status={status}]").wait_for(timeout=60_000)
+        await self.page.locator(f"main[data-status={status}]").wait_for()
 
     async def shows(self, text: str) -> None:
-        await self.page.get_by_text(text, exact=True).first.wait_for(timeout=60_000)
+        await self.page.get_by_text(text, exact=True).first.wait_for()
 
     async def drafts(self, text: str) -> None:
         """Wait until the box for a question contains *text*."""
-        await expect(self.page.get_by_label("Your question")).to_have_value(text, timeout=60_000)
+        await expect(self.page.get_by_label("Your question")).to_have_value(text, timeout=LONGEST_MS)
 
     async def answers(self) -> list[str]:
         return await self.page.locator(".assistant .text").all_inner_texts()
@@ -113,6 +113,7 @@ async def shop(release: str, **settings: Any) -> AsyncIterator[Shop]:
             traffic = Traffic(app)
             async with serving(traffic) as address:
                 context = await started.new_context(permissions=["clipboard-read", "clipboard-write"])
+                context.set_default_timeout(LONGEST_MS)
                 page = await context.new_page()
                 failures: list[str] = []
                 page.on("pageerror", lambda error: failures.append(str(error)))

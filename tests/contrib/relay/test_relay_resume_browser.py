@@ -17,7 +17,7 @@ pytest.importorskip("fastapi")
 import mintlify_async
 from mintlify_async.testing import LocalService
 from tests.support.redis_server import RedisServer
-from tests.support.relay_browser import RELEASES, SOURCE, browser, build_page
+from tests.support.relay_browser import LONGEST_MS, RELEASES, SOURCE, browser, build_page
 from tests.support.relay_kit import until
 from tests.support.relay_workers import ANSWER, PAUSE, WORDS, workers
 
@@ -53,7 +53,7 @@ async def ask(tab: Any, service: LocalService) -> None:
 
 
 async def shown(tab: Any) -> tuple[list[str], list[str]]:
-    await tab.locator("main[data-status=ready]").wait_for(timeout=60_000)
+    await tab.locator("main[data-status=ready]").wait_for()
     questions, answers = tab.locator(".user"), tab.locator(".assistant")
     return await questions.all_inner_texts(), [text.strip() for text in await answers.all_inner_texts()]
 
@@ -70,6 +70,7 @@ async def test_reload_and_stop(release: str, store: str, redis_server: RedisServ
         workers(service, redis=redis, store=bool(kept), page=page, shared=True) as (worker, *_),
     ):
         context = await started.new_context()
+        context.set_default_timeout(LONGEST_MS)
         await context.add_cookies([{"name": "user", "value": "ada", "url": worker.address}])
         tab, other = await context.new_page(), await context.new_page()
 
@@ -77,9 +78,9 @@ async def test_reload_and_stop(release: str, store: str, redis_server: RedisServ
         await tab.goto(f"{worker.address}/?chat=one")
         await ask(tab, service)
         await tab.reload()
-        await tab.get_by_text(WORDS[0].strip()).wait_for(timeout=60_000)
+        await tab.get_by_text(WORDS[0].strip()).wait_for()
         await tab.reload()
-        await tab.get_by_text(WORDS[-1].strip()).wait_for(timeout=60_000)
+        await tab.get_by_text(WORDS[-1].strip()).wait_for()
         assert await shown(tab) == ([QUESTION], [TEXT])
         await tab.reload()  # now the answer is the browser's own
         assert await shown(tab) == ([QUESTION], [TEXT])
@@ -90,7 +91,7 @@ async def test_reload_and_stop(release: str, store: str, redis_server: RedisServ
         await ask(tab, service)
         await tab.reload()
         await other.goto(f"{worker.address}/?chat=two")
-        await other.get_by_text(WORDS[0].strip()).wait_for(timeout=60_000)
+        await other.get_by_text(WORDS[0].strip()).wait_for()
         await other.get_by_role("button", name="Stop").click()
         questions, (part,) = await shown(tab)
         assert (questions, await shown(other)) == ([QUESTION], (questions, [part]))
