@@ -69,4 +69,7 @@ async def create(request_id: str, prompt: str) -> dict[str, str]:
 async def result(job_id: str) -> Any:
     if await worker.status_by_id(job_id) != TaskStatus.DONE:
         raise HTTPException(404, "not finished yet")
-    return (await worker.result_by_id(job_id)).result
+    outcome = await worker.result_by_id(job_id)
+    if not outcome.success:
+        raise HTTPException(502, repr(outcome.exception))
+    return outcome.result

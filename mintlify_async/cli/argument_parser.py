@@ -1,11 +1,13 @@
-"""The arguments of the command line. Only argparse is loaded, so that ``--help`` is fast."""
+"""The arguments of the command line, in one table. Only argparse is loaded, so that ``--help`` is fast."""
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
 
 OVERVIEW = """\
 Agent jobs and the streaming assistant of a documentation service.
@@ -36,50 +38,145 @@ exit status:
   130 interrupted  143 terminated
 """
 
-ASK_EXAMPLES = """\
+EXAMPLES: Final[Mapping[str, str]] = {
+    "ask": """\
 examples:
   mintlify-async ask What is a follow-up
   mintlify-async ask --save thread.json "How do I create a job?"
   mintlify-async ask --thread thread.json "And how do I wait for it?"
   git diff | mintlify-async ask --code - "Is the API used well?"
-  mintlify-async ask --json "What is a follow-up?" | jq .type
-"""
-
-JOB_EXAMPLES = """\
+""",
+    "job": """\
 examples:
   mintlify-async job create "Fix the typos in the quickstart" --wait
-  mintlify-async job create - < instructions.txt
   mintlify-async job send REF "Mention the command line, too" --wait
   mintlify-async job wait REF --timeout 600
-  mintlify-async job watch REF --json
 
 REF is what `job create` prints. It is not secret and works on every machine.
-The service has no list of jobs, and cannot cancel one.
-"""
-
-DOCTOR_EXAMPLES = """\
-examples:
-  mintlify-async doctor
-  mintlify-async doctor jobs
-  mintlify-async doctor --verify --job --yes
-
+""",
+    "doctor": """\
 It ends with 1 when something is missing or wrong. --verify asks two questions
 and prints each row of the page "What we assume" as held, broken (with the
 setting that fixes it) or not seen.
-"""
-
-LEDGER_EXAMPLES = """\
-examples:
-  mintlify-async ledger list jobs.db
-  mintlify-async ledger resolve jobs.db release-42 JOB
-  mintlify-async ledger forget jobs.db release-42
-
+""",
+    "ledger": """\
 An open claim is a --dedupe-key whose request may have been sent. Look at the
 dashboard: if there is a job, `resolve` records it; if there is none, `forget`
 lets the key be used again.
+""",
+}
+"""What the help of a command ends with."""
+
+TABLE: Final = """\
+ask  ask the assistant and stream its answer
+  question...  the question; - or nothing reads standard input
+  --thread FILE  continue the thread that --save wrote
+  --save FILE  save the thread; the file contains its key, keep it private
+  --code FILE  code that the question is about; - reads standard input
+  --json  one event per line, as the service sent it
+  --timeout SECONDS  limit for the complete answer (default: none)
+  +record
+  +site
+chat  talk with the assistant; Ctrl-C stops an answer, Ctrl-D ends it
+  name?  keep the conversation under this name, or continue it
+  --store FILE  SQLite file of named conversations (default: ~/.local/share/mintlify-async/chats.db)
+  +site
+job  create a job, send a follow-up, wait
+job create  create a job and print its reference
+  prompt...  the instruction; - or nothing reads standard input
+  +sent
+  +job
+job send  send a follow-up to a job and print the new reference
+  ref  reference of the job
+  prompt...  the follow-up; - or nothing reads standard input
+  +sent
+  +job
+job wait  wait for the end of a job
+  +waited
+job watch  show each change of a job until it ends
+  +waited
+job show  show the current state of a job
+  ref  reference of the job
+  +job
+ledger  list and settle dedupe keys whose outcome is open
+ledger list  list the open claims
+  file  SQLite file of the ledger
+ledger resolve  record the job that a key led to
+  file  SQLite file of the ledger
+  key  the dedupe key
+  job  id of the job, as the dashboard shows it
+ledger forget  delete a key, so that it can be used again
+  file  SQLite file of the ledger
+  key  the dedupe key
+serve  run the local service until Ctrl-C, for tests and development
+  --host HOST=127.0.0.1  IP address to listen on (default: 127.0.0.1)
+  --port PORT=8765  port to listen on; 0 takes a free one (default: 8765)
+  --docs FOLDER  Markdown pages to answer from (default: this package's)
+  --replay FILE  play back a recording of --record, byte for byte
+  --job-seconds SECONDS  how long a job runs
+  --pause SECONDS  pause between events of an answer
+  --cors ORIGIN  allow web pages of this origin; * for all
+  --quiet  print no line per request
+demo  show every operation, on a local service, without a key
+  --plain  plain text, even on a terminal
+doctor  check settings and network; nothing is created
+  use?  jobs or questions: check only what these need (default: both)
+  --verify  find out which assumptions hold; says the cost first
+  --job  with --verify: also create a job, and wait for it
+  --yes  with --verify: agree to the cost
+  +record
+  +service
++service
+  --base-url URL  URL of the service (default: MINTLIFY_BASE_URL)
++record
+  --record FILE  record what is sent and received, without text and keys
+  --keep-text  leave only the keys out of the recording
++site
+  --domain DOMAIN  documentation site to ask (default: MINTLIFY_DOMAIN)
+  --site URL  site URL, for full links (default: MINTLIFY_SITE)
+  --fp ID=anonymous  user id sent to the service (default: anonymous)
+  --results N  search results used for the answer (default: 5)
+  --path PAGE  documentation page that the user reads
+  --plain  plain text, even on a terminal
+  +service
++sent
+  --wait  wait for its end and show its states
+  --timeout SECONDS  with --wait: longest wait (default: 1800)
+  --dedupe-key KEY  send this at most once per key (needs --ledger)
+  --ledger FILE  SQLite file that records dedupe keys
++waited
+  ref  reference of the job
+  --timeout SECONDS  longest wait (default: 1800)
+  +job
++job
+  --json  JSON records, one per line
+  --project ID  project of the job (default: MINTLIFY_PROJECT_ID)
+  +record
+  +service
+"""
+"""The commands with their arguments, and after them the groups of arguments that several commands have.
+
+A line of an argument has its name, its value and its default, then two blanks and its help. ``name...`` takes
+any number of words, and ``name?`` may be left out. An option without a value is a flag.
 """
 
-STDIN = "; - or nothing reads standard input"
+ABSENT: Final[Mapping[str, str]] = {
+    "list": "the service has no list of jobs: keep the references that `job create` prints",
+    "cancel": "the service cannot cancel a job: it runs to its end; close its pull request, if it opens one",
+}
+"""Verbs of ``job`` that people try, and why they do not exist."""
+
+
+def _text(text: str) -> str:
+    if not text.strip():  # mostly a shell variable that is not set
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
+def _use(text: str) -> str:
+    if text not in ("jobs", "questions"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither jobs nor questions")
+    return text
 
 
 def _seconds(text: str) -> float:
@@ -92,235 +189,86 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _text(text: str) -> str:
-    if not text.strip():  # mostly a shell variable that is not set
-        raise argparse.ArgumentTypeError("it is empty")
-    return text
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) >= 1):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+def _number(text: str, least: int, most: float) -> int:
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+        limit = f" and at most {most}" if most < math.inf else ""
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}{limit}")
     return int(text)
 
 
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to 65535; 0 takes a free one)")
-    return int(text)
-
-
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Keeps the line breaks of texts, and gives long options room."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=32)
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        if "\n" in text:
-            return super()._fill_text(text, width, indent)
-        return argparse.HelpFormatter._fill_text(self, text, width, indent)
+_TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
+    "N": partial(_number, least=1, most=math.inf),
+    "PORT": partial(_number, least=0, most=65535),
+    "SECONDS": _seconds,
+    "use?": _use,
+}
+"""The check of a value, by its name. Any other value is a text."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser of a command, with a method for each kind of argument, and for the shared ones."""
+    """The parser of a command."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(formatter_class=_Formatter, **settings)
-        self.flag(
-            "-v", "--verbose", says="show requests and retries, without keys", default=argparse.SUPPRESS
+        super().__init__(
+            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=32),
+            **settings,
         )
+        says = "show requests and retries, without keys"
+        self.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=says)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """Parse *args*. If one of them is unknown, exit with the usage of this command."""
+        if args and args[0] in ABSENT and self.prog.endswith(" job"):
+            self.error(ABSENT[args[0]])
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            keys = " (keys are read from the environment)" if "-key" in " ".join(unknown) else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{keys}")
         return options, unknown
 
-    def error(self, message: str) -> NoReturn:
-        """Print the usage of this command and *message*, and exit."""
-        if "-key" in message and "--dedupe-key" not in message:
-            message += " (keys are read from the environment: see mintlify-async --help)"
-        super().error(message)
-
-    def text(self, name: str, says: str, metavar: str | None = None, **more: Any) -> None:
-        self.add_argument(name, type=_text, metavar=metavar, help=says, **more)
-
-    def flag(self, *names: str, says: str, **more: Any) -> None:
-        self.add_argument(*names, action="store_true", help=says, **more)
-
-    def seconds(self, name: str, says: str) -> None:
-        self.add_argument(name, type=_seconds, metavar="SECONDS", help=says)
-
-    def words(self, name: str, what: str) -> None:
-        self.add_argument(name, nargs="*", help=f"{what}{STDIN}")
-
-    def service(self) -> None:
-        self.text("--base-url", "URL of the service (default: MINTLIFY_BASE_URL)", "URL")
-
-    def record(self) -> None:
-        self.text("--record", "record what is sent and received, without text and keys", "FILE")
-        self.flag("--keep-text", says="leave only the keys out of the recording")
-
-    def site(self) -> None:
-        self.text("--domain", "documentation site to ask (default: MINTLIFY_DOMAIN)")
-        self.text("--site", "site URL, for full links (default: MINTLIFY_SITE)", "URL")
-        self.text("--fp", "user id sent to the service (default: anonymous)", "ID", default="anonymous")
-        self.add_argument(
-            "--results", type=_count, metavar="N", help="search results used for the answer (default: 5)"
-        )
-        self.add_argument("--path", metavar="PAGE", help="documentation page that the user reads")
-        self.flag("--plain", says="plain text, even on a terminal")
-        self.service()
-
-    def ledger(self) -> None:
-        self.text("--dedupe-key", "send this at most once per key (needs --ledger)", "KEY")
-        self.text("--ledger", "SQLite file that records dedupe keys", "FILE")
-
-
-_Add = Callable[..., _Parser]
-
-
-def _add_ask(add: _Add) -> None:
-    ask = add(
-        "ask",
-        help="ask the assistant and stream its answer",
-        description="Ask the assistant. The answer goes to standard output, the rest to standard error.",
-        epilog=ASK_EXAMPLES,
-    )
-    ask.words("question", "the question")
-    ask.text("--thread", "continue the thread that --save wrote", "FILE")
-    ask.text("--save", "save the thread; the file contains its key, keep it private", "FILE")
-    ask.text("--code", "code that the question is about; - reads standard input", "FILE")
-    ask.flag("--json", says="one event per line, as the service sent it")
-    ask.seconds("--timeout", "limit for the complete answer (default: none)")
-    ask.record()
-    ask.site()
-
-
-def _add_chat(add: _Add) -> None:
-    chat = add(
-        "chat",
-        help="talk with the assistant, and continue another day",
-        description="Talk with the assistant. Ctrl-C stops an answer, Ctrl-D ends the conversation.",
-    )
-    chat.text("name", "keep the conversation under this name, or continue it", nargs="?")
-    store = "SQLite file of named conversations (default: ~/.local/share/mintlify-async/chats.db)"
-    chat.text("--store", store, "FILE")
-    chat.site()
-
-
-def _add_job(add: _Add) -> None:
-    job = add(
-        "job",
-        help="create a job, send a follow-up, wait",
-        description="Agent jobs. A job runs at the service and may open a pull request.",
-        epilog=JOB_EXAMPLES,
-    )
-    verbs = job.add_subparsers(dest="verb", required=True, metavar="VERB")
-
-    def verb(name: str, says: str, *, ref: bool = True, timeout: str = "") -> _Parser:
-        parser = verbs.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
-        if ref:
-            parser.text("ref", "reference of the job")
-        parser.flag("--json", says="JSON records, one per line")
-        parser.text("--project", "project of the job (default: MINTLIFY_PROJECT_ID)", "ID")
-        parser.record()
-        parser.service()
-        if timeout:
-            parser.seconds("--timeout", timeout)
-        return parser
-
-    limit = "longest wait (default: 1800)"
-    create = verb(
-        "create", "create a job and print its reference", ref=False, timeout=f"with --wait: {limit}"
-    )
-    create.words("prompt", "the instruction")
-    create.flag("--wait", says="wait for its end and show its states")
-    create.ledger()
-    send = verb(
-        "send", "send a follow-up to a job and print the new reference", timeout=f"with --wait: {limit}"
-    )
-    send.words("prompt", "the follow-up")
-    send.flag("--wait", says="wait for the result of this follow-up")
-    send.ledger()
-    verb("wait", "wait for the end of a job", timeout=limit)
-    verb("watch", "show each change of a job until it ends", timeout=limit)
-    verb("show", "show the current state of a job")
-
-
-def _add_ledger(add: _Add) -> None:
-    ledger = add(
-        "ledger",
-        help="list and settle dedupe keys whose outcome is open",
-        description="The open claims of a ledger file, which `job create --dedupe-key` writes.",
-        epilog=LEDGER_EXAMPLES,
-    )
-    verbs = ledger.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for name, says in (
-        ("list", "list the open claims"),
-        ("resolve", "record the job that a key led to"),
-        ("forget", "delete a key, so that it can be used again"),
-    ):
-        parser = verbs.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
-        parser.text("file", "SQLite file of the ledger")
-        if name != "list":
-            parser.text("key", "the dedupe key")
-        if name == "resolve":
-            parser.text("job", "id of the job, as the dashboard shows it")
-
-
-def _add_serve(add: _Add) -> None:
-    serve = add(
-        "serve",
-        help="run the local service, for tests and development",
-        description="Run the local service until Ctrl-C or SIGTERM. It prints its URL when it is ready.",
-    )
-    serve.text("--host", "IP address to listen on (default: 127.0.0.1)", default="127.0.0.1")
-    port = "port to listen on; 0 takes a free one (default: 8765)"
-    serve.add_argument("--port", type=_port, default=8765, help=port)
-    serve.text("--docs", "Markdown pages to answer from (default: this package's)", "FOLDER")
-    serve.text("--replay", "play back a recording of --record, byte for byte", "FILE")
-    serve.seconds("--job-seconds", "how long a job runs")
-    serve.seconds("--pause", "pause between events of an answer")
-    serve.text("--cors", "allow web pages of this origin; * for all", "ORIGIN")
-    serve.flag("--quiet", says="print no line per request")
-
-
-def _add_demo(add: _Add) -> None:
-    demo = add(
-        "demo",
-        help="show every operation, on a local service",
-        description="Start a local service and show every operation on it. No key is needed.",
-    )
-    demo.flag("--plain", says="plain text, even on a terminal")
-
-
-def _add_doctor(add: _Add) -> None:
-    doctor = add(
-        "doctor",
-        help="check settings and network",
-        description="Check keys, settings, versions and the network. Nothing is created.",
-        epilog=DOCTOR_EXAMPLES,
-    )
-    uses = "check only what jobs need, or what questions need (default: both)"
-    doctor.add_argument("use", nargs="?", choices=("jobs", "questions"), help=uses)
-    doctor.flag("--verify", says="find out which assumptions hold; says the cost first")
-    doctor.flag("--job", says="with --verify: also create a job, and wait for it")
-    doctor.flag("--yes", says="with --verify: agree to the cost")
-    doctor.record()
-    doctor.service()
+    def add_arguments(self, lines: Iterable[str], blocks: Mapping[str, list[str]]) -> None:
+        """Add the arguments of some *lines* of the table, with the groups that they name."""
+        for line in lines:
+            if line in blocks:
+                self.add_arguments(blocks[line], blocks)
+                continue
+            match = re.fullmatch(r"(\S+)(?: ([A-Z]+)(?:=(\S+))?)?  (.*)", line)
+            assert match, line
+            name, value, default, says = match.groups()
+            settings: dict[str, Any] = {"help": says}
+            if name.startswith("-") and value is None:
+                settings["action"] = "store_true"
+            elif name.endswith("..."):
+                settings["nargs"] = "*"
+            else:
+                settings |= {"metavar": value, "default": default, "type": _TYPES.get(value or name, _text)}
+                settings["nargs"] = "?" if name.endswith("?") else None
+            self.add_argument(name.rstrip(".?"), **settings)
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = _Parser(prog="mintlify-async", description=OVERVIEW, epilog=ENVIRONMENT)
-    parser.flag("--version", says="print the version and exit")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.set_defaults(verbose=False)
-    add = parser.add_subparsers(dest="command", metavar="COMMAND").add_parser
-    for add_command in (_add_ask, _add_chat, _add_job, _add_ledger, _add_serve, _add_demo, _add_doctor):
-        add_command(add)
+    blocks: dict[str, list[str]] = {}
+    for line in TABLE.splitlines():
+        if not line.startswith(" "):
+            blocks[line] = lines = list[str]()
+        else:
+            lines.append(line.strip())
+    groups = {"": parser.add_subparsers(dest="command", metavar="COMMAND")}
+    for title, lines in blocks.items():
+        path, _, says = title.partition("  ")
+        group, _, name = path.rpartition(" ")
+        if says:
+            description = f"{says[0].upper()}{says[1:]}."
+            command = groups[group].add_parser(
+                name, help=says, description=description, epilog=EXAMPLES.get(path)
+            )
+            command.add_arguments(lines, blocks)
+            if not lines:
+                groups[path] = command.add_subparsers(dest="verb", required=True, metavar="VERB")
     return parser

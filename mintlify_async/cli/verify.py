@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from attrs import define, field
 
@@ -25,6 +24,7 @@ from ..errors import (
     MintlifyError,
     NotFoundError,
     StreamDecodeError,
+    StreamError,
     StreamInterruptedError,
     StreamStateError,
     UnexpectedResponseError,
@@ -112,9 +112,9 @@ class Verification:
         if self.rows[name].status != "broken":
             self.rows[name] = Row("held", evidence)
 
-    def broken(self, name: str, evidence: str, fix: str = NO_SETTING) -> None:
+    def broken(self, name: str, evidence: object, fix: str = NO_SETTING) -> None:
         """Note that an assumption is false, and the setting that fixes it."""
-        self.rows[name] = Row("broken", evidence, fix)
+        self.rows[name] = Row("broken", str(evidence), fix)
 
     def _accepted(self, kind: str) -> None:
         self.held("base URL", "it answers")
@@ -123,13 +123,32 @@ class Verification:
         else:
             self.broken("key prefixes", f"an {kind} key that begins otherwise is accepted", ANY_KEY_LINE)
 
+    def _failed(self, error: MintlifyError) -> None:
+        """Note an error that is no finding by itself. A 429 shows whether it has the time of the next try."""
+        self.trouble.append(str(error))
+        if isinstance(error, APIStatusError) and error.status == 429:
+            resets = _matching(error.headers, r".*(reset|retry).*")
+            if known := KNOWN_RESETS.intersection(resets):
+                self.held("reset headers", ", ".join(known))
+            elif resets:
+                fix = "retry=RetryPolicy(pause_after_429=60)"
+                self.broken("reset headers", f"a 429 says when in {resets[0]}", fix)
+
+    def _moved(self, error: APIStatusError) -> bool:
+        """Judge a redirect. Return whether it is one."""
+        if not 300 <= error.status < 400:
+            return False
+        evidence = f"it answers {error.status} and names {error.headers.get('location')!r}"
+        self.broken("base URL", evidence, "MINTLIFY_BASE_URL=…")
+        return True
+
     # Questions
 
     async def _questions(self, session: mintlify.MintlifySession) -> bool:
         """Ask twice in one thread. Return whether the service was reached."""
         self.tell("asking a question")
         reply, events, error = await _ask(session, QUESTION)
-        if error is not None and not self._refused(error):
+        if error is not None and not self._reached(error):
             return False
         if not events:
             return True
@@ -152,11 +171,10 @@ class Verification:
             self.held("thread headers", "id and key came, and the follow-up with them was answered")
         return True
 
-    def _refused(self, error: MintlifyError) -> bool:
+    def _reached(self, error: MintlifyError) -> bool:
         """Judge an error of the first question. Return whether the service was reached."""
         match error:
-            case APIStatusError(status=status) if 300 <= status < 400:
-                self._moved(error)
+            case APIStatusError() if self._moved(error):
                 return False
             case BadRequestError() if "fp" in error.body:
                 evidence = f'a question with fp="anonymous" was refused: {error.status}'
@@ -165,25 +183,13 @@ class Verification:
                 evidence = "the service sends the stream of AI SDK 4"
                 self.broken("the v1 endpoint", evidence, 'assumptions=Assumptions(ask_path="…")')
             case UnexpectedResponseError():
-                self.broken("framing", str(error))
-            case StreamDecodeError() | StreamStateError() | StreamInterruptedError():
+                self.broken("framing", error)
+            case StreamError():
                 pass  # judged with the events
-            case APIStatusError(status=status):
-                self._limit(error)
-                self.trouble.append(f"ask: {status} {error.body[:100]}")
             case _:
-                self.trouble.append(str(error))
-                return False
+                self._failed(error)
+                return isinstance(error, APIStatusError)
         return True
-
-    def _moved(self, error: APIStatusError) -> None:
-        try:
-            place = urlsplit(error.headers.get("location", ""))
-        except ValueError:  # a URL with half a bracket
-            place = urlsplit("")
-        url = f"{place.scheme}://{place.netloc}" if place.scheme and place.netloc else "…"
-        evidence = f"it answers {error.status} and names {place.netloc or 'no other host'}"
-        self.broken("base URL", evidence, f"MINTLIFY_BASE_URL={url}")
 
     def _stream(self, events: list[Event], error: MintlifyError | None) -> None:
         """Judge an answer by its events and by the error that ended it."""
@@ -192,26 +198,24 @@ class Verification:
         self.held("the v1 endpoint", "the v2 endpoint sends the stream of AI SDK 5 and later")
         for event in events:
             kind = str(event.to_wire()["type"])
-            self.unknown |= (
-                {kind} if isinstance(event, UnknownEvent) else {f"{kind}.{n}" for n in event.extra}
-            )
+            names = {kind} if isinstance(event, UnknownEvent) else {f"{kind}.{name}" for name in event.extra}
+            self.unknown |= names
         match error:
             case None:
                 self.held("a stream is complete", f"it ended with {events[-1].to_wire()['type']}")
             case StreamDecodeError() if "not JSON" in str(error):
-                self.broken("framing", str(error))
+                self.broken("framing", error)
             case StreamDecodeError() | StreamStateError():
-                self.broken("part shapes", str(error))
+                self.broken("part shapes", error)
             case StreamInterruptedError(__cause__=None):
-                self.broken("a stream is complete", str(error), "except StreamInterruptedError: error.text")
+                self.broken("a stream is complete", error, "except StreamInterruptedError: error.text")
             case _:  # an error of the network or of the service
-                self.trouble.append(str(error))
+                self._failed(error)
 
     def _request_id(self, headers: Mapping[str, str]) -> None:
-        known_headers = sorted(set(headers) & set(mintlify.Assumptions().request_id_headers))
         others = _matching(headers, r".*(request|trace|correlation)[-_]?id")
-        if known_headers:
-            self.held("request id", ", ".join(known_headers))
+        if known := set(headers).intersection(mintlify.Assumptions().request_id_headers):
+            self.held("request id", ", ".join(known))
         elif others:
             fix = f"assumptions=Assumptions(request_id_headers=({others[0]!r},))"
             self.broken("request id", f"it is in {others[0]}", fix)
@@ -221,22 +225,10 @@ class Verification:
     def _other_thread_headers(self, headers: Mapping[str, str], thread: mintlify.Thread | None) -> None:
         keys = _matching(headers, r".*(thread|conversation|chat).*(key|token|secret)")
         ids = _matching(headers, r".*(thread|conversation|chat).*id")
-        names = {"thread_id_header": ids[:1], "thread_key_header": keys[:1]}
+        names = {"thread_id_header": ids, "thread_key_header": keys}
         fix = ", ".join(f"{name}={matches[0]!r}" for name, matches in names.items() if matches)
         evidence = "the answer names no thread" if thread is None else "the thread came without a key"
-        line = f"assumptions=Assumptions({fix})" if fix else NO_SETTING
-        self.broken("thread headers", evidence, line)
-
-    def _limit(self, error: APIStatusError) -> None:
-        """Judge a 429, whether and where it gives the time of the next try."""
-        if error.status != 429:
-            return
-        resets = _matching(error.headers, r".*(reset|retry).*")
-        if known_headers := sorted(KNOWN_RESETS.intersection(resets)):
-            self.held("reset headers", ", ".join(known_headers))
-        elif resets:
-            fix = "retry=RetryPolicy(pause_after_429=60)"
-            self.broken("reset headers", f"a 429 says when in {resets[0]}", fix)
+        self.broken("thread headers", evidence, f"assumptions=Assumptions({fix})" if fix else NO_SETTING)
 
     # Jobs
 
@@ -248,13 +240,9 @@ class Verification:
             body = error.body.lower()
             if "job" in body and "/job" not in body:  # not "no such path"
                 self.held("get-job path", "a job that does not exist is answered with 404, as a job")
-        except APIStatusError as error:
-            if 300 <= error.status < 400:
-                self._moved(error)
-            else:
-                self.trouble.append(f"get_job: {error.status} {error.body[:100]}")
         except MintlifyError as error:
-            self.trouble.append(str(error))
+            if not (isinstance(error, APIStatusError) and self._moved(error)):
+                self._failed(error)
 
     async def _job(self, session: mintlify.MintlifySession) -> None:
         row, statuses = "only `id` and `status` of a job are certain", list[str]()
@@ -267,17 +255,13 @@ class Verification:
         except NotFoundError:
             line = 'assumptions=Assumptions(get_job_path="…")'
             self.broken("get-job path", "the new job is answered with 404", line)
-        except JobTimeoutError as error:
-            if error.job is not None and error.job.status not in ("", "active"):
-                evidence = f"the status {error.job.status!r} stays, and is not listed"
-                self.broken(row, evidence, f"job.watch(): stop at {error.job.status!r}")
-            self.trouble.append(str(error))
         except UnexpectedResponseError as error:
-            self.broken(row, str(error), "job.raw.json")
+            self.broken(row, error, "job.raw.json")
         except MintlifyError as error:
-            if isinstance(error, APIStatusError):
-                self._limit(error)
-            self.trouble.append(str(error))
+            self._failed(error)
+            if isinstance(error, JobTimeoutError) and statuses and statuses[-1] not in ("", "active"):
+                evidence = f"the status {statuses[-1]!r} stays, and is not listed"
+                self.broken(row, evidence, f"job.watch(): stop at {statuses[-1]!r}")
         if statuses:
             self.held("get-job path", "it shows the new job")
             self.held("a job may answer 404", "the new job was found in time")
@@ -289,17 +273,15 @@ class Verification:
         if job is None or job.raw is None:
             return
         record: dict[str, Any] = job.raw.json
-        created = record.get("createdAt")
         try:
-            date = datetime.fromisoformat(created)  # type: ignore[arg-type]
-            now = parsedate_to_datetime(job.raw.headers.get("date", ""))
-        except (TypeError, ValueError):
-            return
-        if date.tzinfo is not None:
-            self.rows[name].evidence = "the dates have a zone"
+            date = datetime.fromisoformat(record["createdAt"])
+            now = parsedate_to_datetime(job.raw.headers["date"])
+        except (KeyError, TypeError, ValueError):
             return
         hours = (date.replace(tzinfo=UTC) - now).total_seconds() / 3600
-        if abs(hours) > HOURS_APART:
+        if date.tzinfo is not None:
+            self.rows[name].evidence = "the dates have a zone"
+        elif abs(hours) > HOURS_APART:
             self.broken(name, f"createdAt is {hours:+.1f} hours from now, read as UTC", "job.raw.json")
         else:
             self.held(name, "createdAt has no zone, and read as UTC it is now")
@@ -327,20 +309,28 @@ async def _ask(
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the cost, ask, and print each row."""
-    keys = {
-        kind: key.value(options)
-        for kind, key, needed in (
-            ("assistant", ASSISTANT_KEY, FOR_QUESTIONS),
-            ("admin", ADMIN_KEY, FOR_JOBS),
-        )
-        if all(setting.value(options) for setting in needed)
-    }
+    keys = dict[str, str]()
+    for kind, key, needed in (
+        ("assistant", ASSISTANT_KEY, FOR_QUESTIONS),
+        ("admin", ADMIN_KEY, FOR_JOBS),
+    ):
+        if all(setting.value(options) for setting in needed):
+            keys[kind] = key.value(options)
     if not keys or (options.job and "admin" not in keys):
         raise UsageError("doctor --verify needs a key and its domain or project; see: mintlify-async doctor")
     verification = Verification(lambda: open_session(options, (), **ANY_KEY), keys, terminal.note)
     async with verification.make() as session:
         url = session.base_url
-    _confirm(options, terminal, url, questions="assistant" in keys)
+    costs = [f"asks 2 questions (about {2 * CREDITS_PER_ANSWER} credits)"] * ("assistant" in keys)
+    costs += [f"creates a job (about {CREDITS_PER_JOB} credits; it may open a pull request)"] * options.job
+    what = " and ".join(costs) or "reads a job that does not exist, which is free,"
+    terminal.note(f"this {what} at {url}")
+    if not options.yes and not sys.stdin.isatty():
+        raise UsageError("nothing was sent: add --yes to agree to the cost")
+    if not options.yes:
+        terminal.note("continue? [y/N]")
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise UsageError("nothing was sent")
     await verification.run(with_job=options.job)
     for name, row in verification.rows.items():
         terminal.write(f"{row.status:8}  {name}: {' '.join(row.evidence.split())}")
@@ -352,18 +342,3 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.write(f"failed: {' '.join(line.split())}")
     fine = not verification.trouble and all(row.status != "broken" for row in verification.rows.values())
     return DONE if fine else TROUBLE
-
-
-def _confirm(options: argparse.Namespace, terminal: Terminal, url: str, *, questions: bool) -> None:
-    """Print the cost of the run, and continue if the user agrees."""
-    costs = [f"asks 2 questions (about {2 * CREDITS_PER_ANSWER} credits)"] * questions
-    costs += [f"creates a job (about {CREDITS_PER_JOB} credits; it may open a pull request)"] * options.job
-    what = " and ".join(costs) or "reads a job that does not exist, which is free,"
-    terminal.note(f"this {what} at {url}")
-    if options.yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError("nothing was sent: add --yes to agree to the cost")
-    terminal.note("continue? [y/N]")
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError("nothing was sent")

@@ -1,4 +1,4 @@
-"""Sends responses with aiohttp's server. A fault writes to the connection instead."""
+"""Sends responses on the connections of aiohttp's server. All bytes are written here, so faults are exact."""
 
 from __future__ import annotations
 
@@ -8,50 +8,47 @@ from typing import Any, cast
 from aiohttp import web
 
 from .faults import Fault
-from .http_answer import Answer, Pause, let_client_read
-from .raw_connection import RawWire
+from .http_answer import Answer, Pause
+from .raw_connection import end, framed, head, send
 
 
-async def send_answer(http: web.BaseRequest, answer: Answer) -> web.StreamResponse:
-    """Send *answer* as a correct HTTP response."""
-    if answer.whole:
-        whole_response = web.Response(status=answer.status, headers=answer.headers, body=answer.content)
-        await whole_response.prepare(http)
-        await whole_response.write_eof()
-        return whole_response
-    response = web.StreamResponse(status=answer.status, headers=answer.headers)
-    if answer.chunked:
-        response.enable_chunked_encoding()
-    else:
-        response.content_length = len(answer.content)
-    await response.prepare(http)
-    for piece in answer.body:
-        if isinstance(piece, Pause):
-            await asyncio.sleep(piece.seconds)
-            await let_client_read()
-        else:
-            await response.write(piece)
-            if answer.separate:
-                await let_client_read()
-    await response.write_eof()
-    return response
+class Sent(web.StreamResponse):
+    """Takes the place of a response that is already on the connection.
+
+    Args:
+        keep_alive: Whether the connection can take another request.
+    """
+
+    def __init__(self, *, keep_alive: bool) -> None:
+        super().__init__()
+        self._keep_alive = keep_alive
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Send nothing."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Send nothing."""
 
 
-async def play_fault(http: web.BaseRequest, fault: Fault, answer: Answer) -> web.StreamResponse:
-    """Let *fault* write to the connection."""
+async def send_answer(http: web.BaseRequest, answer: Answer, fault: Fault | None = None) -> Sent:
+    """Send *answer*, or what *fault* makes of it.
+
+    Raises:
+        ConnectionResetError: The client has disconnected.
+    """
     transport = http.transport
     if transport is None:
         raise ConnectionResetError("the client disconnected")
-    await fault.play(RawWire(transport), answer)
-    return NoResponse()
-
-
-class NoResponse(web.StreamResponse):
-    """Takes the place of a response whose connection is used up."""
-
-    async def prepare(self, request: web.BaseRequest) -> None:
-        """Make the server close the connection."""
-        raise ConnectionResetError("this connection is used up")
+    if fault is not None:
+        await send(transport, fault.pieces(answer))
+        await end(transport, fault.how)
+        return Sent(keep_alive=False)
+    first = head(answer, closes=not http.keep_alive)
+    if answer.chunked or any(isinstance(piece, Pause) for piece in answer.body):
+        await send(transport, [first, *framed(answer.body, chunked=answer.chunked, ended=True)])
+    else:
+        await send(transport, [first + answer.content])
+    return Sent(keep_alive=http.keep_alive)
 
 
 class FaultyConnection(asyncio.Protocol):
@@ -73,10 +70,10 @@ class FaultyConnection(asyncio.Protocol):
 
     async def _play(self, transport: asyncio.Transport) -> None:
         try:
-            await self._fault.play(RawWire(transport), Answer(status=503))
+            await send(transport, self._fault.pieces(Answer(status=503)))
+            await end(transport, self._fault.how)
         finally:
-            if not transport.is_closing():
-                transport.close()
+            transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the fault."""

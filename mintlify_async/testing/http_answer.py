@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from attrs import evolve, field, frozen
 
@@ -37,6 +37,9 @@ class Pause:
 Piece = bytes | Pause
 """A part of a body: bytes that are written at once, or a pause."""
 
+Value = bytes | str | Mapping[str, Any] | Event | float
+"""A part of a body as it is written in a script: bytes, text, a stream event, or a pause in seconds."""
+
 
 @frozen(kw_only=True)
 class Answer:
@@ -47,52 +50,57 @@ class Answer:
         def respond(request: RecordedRequest) -> Answer:
             return Answer(status=503, headers={"Retry-After": "2"}, body=(b"busy",))
 
-        service.script.ask(respond=respond)
+        service.script.ask(body=respond)
 
     Args:
         status: The HTTP status.
         headers: The headers. ``Content-Length`` and ``Transfer-Encoding`` are added when it is sent.
         body: The pieces of the body, in order. Bytes are sent with one write. A :class:`Pause` waits.
         chunked: Whether to send the body with chunked encoding instead of a ``Content-Length``.
-        separate: Whether to give the client time to read each piece before the next one is written.
     """
 
     status: int = 200
     headers: Mapping[str, str] = field(factory=dict[str, str])
     body: tuple[Piece, ...] = ()
     chunked: bool = False
-    separate: bool = False
 
     @property
     def content(self) -> bytes:
         """The complete body as bytes, without its pauses."""
         return join_bytes(self.body)
 
-    @property
-    def whole(self) -> bool:
-        """Whether head and body can be sent with one write."""
-        return not self.chunked and all(isinstance(piece, bytes) for piece in self.body)
-
     def with_headers(self, headers: Mapping[str, str]) -> Answer:
         """Return the same response with *headers* added. They replace headers of the same name."""
         return evolve(self, headers=merge_headers(self.headers, headers))
 
 
-def to_bytes(text: bytes | str) -> bytes:
-    """Return *text* as bytes."""
-    if not isinstance(text, bytes | str):  # pyright: ignore[reportUnnecessaryIsInstance] - users may pass anything
-        raise TypeError(f"body, chunks and pieces must be text or bytes, not {type(text).__name__}")
-    return text.encode() if isinstance(text, str) else text
+def to_pieces(values: Iterable[Value], pause: float | None = 0.0) -> tuple[Piece, ...]:
+    """Return the pieces for *values*, with a pause between two that are sent. None means no pause."""
+    pieces, separate = list[Piece](), False
+    for value in values:
+        if isinstance(value, int | float):
+            pieces.append(Pause(value))
+            separate = False
+            continue
+        if separate and pause is not None:
+            pieces.append(Pause(pause))
+        pieces.append(to_bytes(value))
+        separate = True
+    return tuple(pieces)
 
 
-def to_pieces(values: Iterable[bytes | str | float]) -> tuple[Piece, ...]:
-    """Return texts and bytes as bytes, and numbers as pauses in seconds."""
-    return tuple(
-        Pause(value)
-        if isinstance(value, int | float) and not isinstance(value, bool)
-        else to_bytes(cast("bytes | str", value))
-        for value in values
-    )
+def to_bytes(value: bytes | str | Mapping[str, Any] | Event) -> bytes:
+    """Return bytes and texts as they are, and an event as a server-sent event, as the AI SDK writes it."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    wire = value.to_wire() if isinstance(value, Event) else value
+    try:
+        text = json.dumps(wire, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half a surrogate pair, which a JSON escape can express but UTF-8 cannot
+        text = json.dumps(wire, separators=(",", ":")).encode()
+    return b"data: " + text + b"\n\n"
 
 
 def join_bytes(pieces: Iterable[Piece]) -> bytes:
@@ -120,34 +128,13 @@ def too_many_requests(headers: Mapping[str, str] | None = None) -> Answer:
     return Answer(status=429, headers=merge_headers(own, headers or {}), body=body)
 
 
-def encode_event(event: Mapping[str, Any] | Event) -> bytes:
-    """Return one server-sent event in the format of the AI SDK's servers."""
-    wire = event.to_wire() if isinstance(event, Event) else event
-    try:
-        text = json.dumps(wire, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # half a surrogate pair, which a JSON escape can express but UTF-8 cannot
-        text = json.dumps(wire, separators=(",", ":")).encode()
-    return b"data: " + text + b"\n\n"
-
-
 def event_stream(
-    events: Iterable[Mapping[str, Any] | Event | float],
+    events: Iterable[Value],
     *,
     headers: Mapping[str, str] | None = None,
-    pause: float = 0.0,
-    done: bool = True,
+    pause: float | None = None,
     status: int = 200,
 ) -> Answer:
-    """Return *events* as a streamed response, one write per event. A number is a pause, in seconds."""
-    body: list[Piece] = []
-    for event in events:
-        if isinstance(event, int | float):
-            body.append(Pause(event))
-            continue
-        if body and pause:
-            body.append(Pause(pause))
-        body.append(encode_event(event))
-    if done:
-        body.append(DONE)
+    """Return *events* and ``[DONE]`` as a streamed response, one write per event."""
     headers = merge_headers(STREAM_HEADERS, headers or {})
-    return Answer(status=status, headers=headers, body=tuple(body), chunked=True)
+    return Answer(status=status, headers=headers, body=(*to_pieces(events, pause), DONE), chunked=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from ..model.number_checks import check_seconds
 from ..runtime.dates import now as date_now
 
 ENDED = frozenset({"completed", "failed", "archived"})
@@ -33,38 +32,18 @@ class JobLife:
         seconds: The duration of the job.
         outcome: The status at the end.
         files: Whether the job changes files. If it changes none, a completed job has no pull request.
-        pr_delay: The time from the end until the pull request appears.
         stale: The time after a follow-up in which a poll still returns the earlier result. Several
             numbers are the delays of read replicas, which answer polls in turn.
         not_found: The time after its creation in which a poll of the job still gets a 404.
-        states: Statuses while the job runs, each with its start time, such as ``{2: "queued"}``.
         looks: Statuses by poll instead of by time. Each poll returns the next status, and the last one stays.
-
-    Raises:
-        ConfigurationError: A time is negative.
     """
 
     seconds: float = 3.0
     outcome: str = "completed"
     files: bool = True
-    pr_delay: float = 0.0
     stale: tuple[float, ...] = field(default=(0.0,), converter=_to_lags)
     not_found: float = 0.0
-    states: Mapping[float, str] = field(factory=dict[float, str])
     looks: tuple[str, ...] = field(default=(), converter=tuple[str, ...])
-
-    def __attrs_post_init__(self) -> None:
-        for name in ("seconds", "pr_delay", "not_found"):
-            check_seconds(getattr(self, name), name, zero=True)
-        for lag in self.stale or (None,):
-            check_seconds(lag, "stale", zero=True)
-
-    def status_after(self, elapsed: float) -> str:
-        """Return the status *elapsed* seconds after the prompt took effect."""
-        if elapsed < self.seconds:
-            past_moments = [moment for moment in self.states if moment <= elapsed]
-            return self.states[max(past_moments)] if past_moments else "active"
-        return self.outcome
 
 
 @define(kw_only=True)
@@ -131,6 +110,7 @@ class LocalJob:
             self._turns[-1].polls += 1
         turn = self._turn_in_effect()
         status = self._status_of(turn)
+        has_files = turn.life.files and status == turn.life.outcome == "completed"
         if polled and len(turn.looks_left) > 1:
             turn.looks_left.pop(0)
         return {
@@ -138,7 +118,7 @@ class LocalJob:
             "status": status,
             "source": {"repository": f"{self.project_id}/docs", "ref": f"agent/{self.id}"},
             "model": "local-stand-in",
-            "prLink": self._pr_link(turn, status),
+            "prLink": f"https://github.com/{self.project_id}/docs/pull/{self.number}" if has_files else None,
             "createdAt": _date_time(self.created_at),
             "archivedAt": _date_time(date_now()) if status == "archived" else None,
         }
@@ -150,16 +130,8 @@ class LocalJob:
     def _status_of(self, turn: _Turn) -> str:
         if turn.looks_left:
             return turn.looks_left[0]
-        return turn.life.status_after(self._now() - turn.takes_effect_at)
-
-    def _pr_link(self, turn: _Turn, status: str) -> str | None:
-        ended_with_files = status == turn.life.outcome == "completed"
-        if not (ended_with_files and turn.life.files):
-            return None
-        since_end = self._now() - turn.takes_effect_at - turn.life.seconds
-        if not turn.life.looks and since_end < turn.life.pr_delay:
-            return None
-        return f"https://github.com/{self.project_id}/docs/pull/{self.number}"
+        runs = self._now() - turn.takes_effect_at < turn.life.seconds
+        return "active" if runs else turn.life.outcome
 
 
 class LocalJobs(dict[str, LocalJob]):

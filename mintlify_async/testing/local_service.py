@@ -20,9 +20,8 @@ from aiohttp import web
 from attrs import evolve
 
 from ..errors import ConfigurationError, StateError
-from ..protocol.object_checks import check_type
 from ..runtime.dates import now as date_now
-from .answer_sender import FaultyConnection, NoResponse, play_fault, send_answer
+from .answer_sender import FaultyConnection, Sent, send_answer
 from .assistant_answers import AnswerStyle
 from .customers import Customer
 from .docs_index import DocsIndex
@@ -33,7 +32,7 @@ from .operations import Operations, find_operation
 from .rate_limits import Limits
 from .replay import replay_rules
 from .request_log import RecordedRequest, RequestLog
-from .script import Rule, Script, replace_fields
+from .script import Rule, Script
 
 if TYPE_CHECKING:
     from ..session import MintlifySession
@@ -118,13 +117,7 @@ class LocalService:
     ) -> None:
         if not 0 <= port <= 65535:
             raise ConfigurationError("port must be between 0 and 65535; 0 takes a free one", field="port")
-        check_type(life, JobLife, "life")
-        check_type(limits, Limits, "limits")
-        check_type(answers, AnswerStyle, "answers")
-        check_type(ssl, ssl_module.SSLContext, "ssl")
         self.customers = list(customers) or [Customer()]
-        for customer in self.customers:
-            check_type(customer, Customer, "customers")
         self.docs = _shared_index(None if docs is None else Path(docs).resolve())
         self._operations = Operations(
             docs=self.docs,
@@ -155,16 +148,8 @@ class LocalService:
     @property
     def base_url(self) -> str:
         """The URL for ``MintlifySession(base_url=…)``."""
-        return f"{'https' if self._ssl else 'http'}://{self._authority()}"
-
-    @property
-    def tls_url(self) -> str:
-        """The same URL with https, for tests of failing TLS. Without *ssl*, the handshake fails."""
-        return f"https://{self._authority()}"
-
-    def _authority(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self.port}"
+        return f"{'https' if self._ssl else 'http'}://{host}:{self.port}"
 
     def session(self, customer: Customer | None = None, **settings: Any) -> MintlifySession:
         """Return a session for this service, with the keys of *customer* or of the first one.
@@ -351,7 +336,7 @@ class LocalService:
             raise
         except ConnectionError:
             request.left = True
-            return NoResponse()
+            return Sent(keep_alive=False)
         finally:
             request.left, request.gone = bool(request.left), None
             self._at_work.discard(task)
@@ -363,19 +348,19 @@ class LocalService:
 
     async def _respond(self, http: web.BaseRequest, request: RecordedRequest) -> web.StreamResponse:
         if http.method == "OPTIONS" and self._cors:
-            request.status, request.finished = 204, True
-            return web.Response(status=204, headers=PREFLIGHT_HEADERS | self._cors_headers())
-        rule = self.script.take(request.operation) or Rule(operation=request.operation)
-        if rule.fault is not None and rule.fault.unread:
-            return await play_fault(http, rule.fault, Answer(status=503))
-        request.body = await http.content.read()
-        answer = self._answer(request, rule)
+            answer = Answer(status=204, headers=PREFLIGHT_HEADERS | self._cors_headers())
+            rule = Rule(operation="other")
+        else:
+            rule = self.script.take(request.operation) or Rule(operation=request.operation)
+            if rule.fault is not None and rule.fault.unread:
+                return await send_answer(http, Answer(status=503), rule.fault)
+            request.body = await http.content.read()
+            answer = self._answer(request, rule)
         if rule.delay:
             await asyncio.sleep(rule.delay)
-        if rule.fault is not None:
-            return await play_fault(http, rule.fault, answer)
-        response = await send_answer(http, answer)
-        request.status, request.finished = answer.status, True
+        response = await send_answer(http, answer, rule.fault)
+        if rule.fault is None:
+            request.status, request.finished = answer.status, True
         return response
 
     def _record(self, http: web.BaseRequest) -> RecordedRequest:
@@ -398,13 +383,9 @@ class LocalService:
 
     def _answer(self, request: RecordedRequest, rule: Rule) -> Answer:
         """Return the rule's response, or the service's own with the changes of the rule."""
-        if rule.respond is not None:
-            answer = rule.respond(request)
-        elif rule.answer is not None:
-            answer = rule.answer
-        else:
-            answer = self._operations.answer(request, rule, rule.life or self.life, self.limits)
-            answer = replace_fields(answer.with_headers(rule.headers), rule.fields)
+        answer = rule.answer(
+            request, lambda: self._operations.answer(request, rule, rule.life or self.life, self.limits)
+        )
         if self._cors:
             answer = answer.with_headers(self._cors_headers())
         if not any(name.lower() == "date" for name in answer.headers):  # clients compare dates with it

@@ -15,7 +15,6 @@ it imports only pytest until a test asks for a fixture.
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
@@ -184,15 +183,3 @@ def _default_loop_scope(config: pytest.Config) -> str:
         return str(config.getini("asyncio_default_test_loop_scope") or "function")
     except (KeyError, ValueError):  # pytest-asyncio before 0.26 has no such option
         return "function"
-
-
-def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """Show the difference between received and expected requests line by line."""
-    log: Any = sys.modules.get("mintlify_async.testing.request_log")  # not loaded means no RequestLog
-    if op != "==" or log is None:
-        return None
-    if isinstance(right, log.RequestLog):
-        left, right = right, left
-    if not isinstance(left, log.RequestLog) or not isinstance(right, list):
-        return None
-    return ["the requests are not the expected ones", *log.describe_difference(left, right).splitlines()]

@@ -34,9 +34,8 @@ class Limits:
             ...  # the third creation within an hour gets 429 with Retry-After
 
     Args:
-        create_job: Creations per project in *agent_window*. None means no limit.
-        send_message: Follow-ups per project in *agent_window*. None means no limit.
-        agent_window: The window of the agent's limits, in seconds.
+        create_job: Creations per project in an hour. None means no limit.
+        send_message: Follow-ups per project in an hour. None means no limit.
         ask_per_key: Questions per key in 30 days. None means no limit.
         ask_per_organization: All questions in an hour. None means no limit.
         ask_per_address: Questions per IP address in a day. None means no limit.
@@ -44,7 +43,6 @@ class Limits:
 
     create_job: int | None = 100
     send_message: int | None = 100
-    agent_window: float = HOUR
     ask_per_key: int | None = 10_000
     ask_per_organization: int | None = 10_000
     ask_per_address: int | None = 10_000
@@ -52,8 +50,8 @@ class Limits:
     def rules(self, operation: str, project: str, key: str, address: str) -> list[LimitRule]:
         """Return the limits that apply to a request."""
         counters: dict[str, list[tuple[str, int | None, float]]] = {
-            "create_job": [(f"create_job:{project}", self.create_job, self.agent_window)],
-            "send_message": [(f"send_message:{project}", self.send_message, self.agent_window)],
+            "create_job": [(f"create_job:{project}", self.create_job, HOUR)],
+            "send_message": [(f"send_message:{project}", self.send_message, HOUR)],
             "ask": [
                 (f"key:{key}", self.ask_per_key, MONTH),
                 (f"organization:{project}", self.ask_per_organization, HOUR),

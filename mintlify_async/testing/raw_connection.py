@@ -1,4 +1,4 @@
-"""A connection on which faults write the bytes of an HTTP response, so that they can break it."""
+"""Writes HTTP responses to a connection, byte by byte, so that a fault can break them."""
 
 from __future__ import annotations
 
@@ -15,90 +15,70 @@ Ending = Literal["fin", "rst", "hang"]
 """How a connection ends: ``fin`` closes it, ``rst`` resets it, ``hang`` leaves it open and silent."""
 
 WRITE_BUFFER_BYTES = 256 * 1024
-"""How many bytes may wait for a slow client before a fault stops writing."""
+"""How many bytes may wait for a slow client before the service stops writing."""
 
 
-class RawWire:
-    r"""One client connection, for faults that write bytes without the rules of HTTP.
+async def send(transport: asyncio.Transport, pieces: Iterable[Piece]) -> None:
+    """Write each piece separately. A pause waits, and lets the client read.
 
-    Your own :class:`Fault` gets one in ``play``::
-
-        class Hiccup(Fault):
-            async def play(self, wire: RawWire, answer: Answer) -> None:
-                await wire.send(b"HTTP/1.1 200 OK\r\n")
-                await wire.pause(30)
-                wire.rst()
-
-    Args:
-        transport: The connection.
+    Raises:
+        ConnectionResetError: The client has disconnected.
     """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-
-    async def send(self, data: bytes) -> None:
-        """Write *data* in one piece. Wait while the client reads too slowly."""
-        self._transport.write(data)
-        await let_client_read()
+    for piece in pieces:
+        if isinstance(piece, Pause):
+            await asyncio.sleep(piece.seconds)
+            await let_client_read()
+            continue
+        if transport.is_closing():
+            raise ConnectionResetError("the client disconnected")
+        transport.write(piece)
         # Polled, because only the protocol of the transport gets a callback when there is room again.
         seconds = 0.001
-        while self._transport.get_write_buffer_size() > WRITE_BUFFER_BYTES:
+        while transport.get_write_buffer_size() > WRITE_BUFFER_BYTES:
             await asyncio.sleep(seconds)
             seconds = min(1.0, 2 * seconds)
 
-    async def send_all(self, pieces: Iterable[Piece]) -> None:
-        """Write each piece separately. A :class:`Pause` waits."""
-        for piece in pieces:
-            if isinstance(piece, Pause):
-                await self.pause(piece.seconds)
-            else:
-                await self.send(piece)
 
-    async def pause(self, seconds: float) -> None:
-        """Send nothing for *seconds*."""
-        await asyncio.sleep(seconds)
-
-    async def hang(self) -> None:
-        """Send nothing until the client disconnects or the service stops."""
+async def end(transport: asyncio.Transport, how: Ending) -> None:
+    """End a connection. With ``rst``, the client loses all bytes that it has not read by then."""
+    await let_client_read()
+    if how == "hang":
         await asyncio.Event().wait()
-
-    def fin(self) -> None:
-        """Close the connection after all written bytes are sent."""
-        self._transport.close()
-
-    def rst(self) -> None:
-        """Reset the connection. The client loses all unread bytes."""
-        sock: socket.socket | None = self._transport.get_extra_info("socket")
-        if sock is not None:  # lingering for zero seconds makes the system send a reset
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._transport.abort()
-
-    async def end(self, how: Ending) -> None:
-        """End the connection with ``fin``, ``rst`` or ``hang``."""
-        if how == "hang":
-            await self.hang()
-        elif how == "rst":
-            self.rst()
-        else:
-            self.fin()
+    sock: socket.socket | None = transport.get_extra_info("socket")
+    if how == "rst" and sock is not None:  # lingering for zero seconds makes the system send a reset
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        transport.abort()
+    else:
+        transport.close()
 
 
-def head(answer: Answer, framing: Mapping[str, str]) -> bytes:
-    """Return the status line and the headers, with ``Connection: close``. A fault uses up its connection."""
+def head(
+    answer: Answer,
+    framing: Mapping[str, str] | None = None,
+    *,
+    size: int | None = None,
+    closes: bool = True,
+) -> bytes:
+    """Return the status line and the headers.
+
+    Args:
+        answer: The response.
+        framing: The headers that frame its body. By default, they fit it.
+        size: The length of the body instead of its own.
+        closes: Whether the connection takes no other request.
+    """
     try:
         reason = HTTPStatus(answer.status).phrase
     except ValueError:
         reason = "Unknown"
-    headers = merge_headers({"Connection": "close"}, merge_headers(answer.headers, framing))
+    if framing is None and answer.chunked:
+        framing = {"Transfer-Encoding": "chunked"}
+    elif framing is None:
+        framing = {"Content-Length": str(len(answer.content) if size is None else size)}
+    headers = {"Connection": "close"} if closes else dict[str, str]()
+    headers = merge_headers(headers, merge_headers(answer.headers, framing))
     lines = [f"HTTP/1.1 {answer.status} {reason}", *(f"{name}: {value}" for name, value in headers.items())]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
-def framing_of(answer: Answer, size: int | None = None) -> dict[str, str]:
-    """Return the header that frames a body of *size* bytes (default: the size of *answer*)."""
-    if answer.chunked:
-        return {"Transfer-Encoding": "chunked"}
-    return {"Content-Length": str(len(answer.content) if size is None else size)}
 
 
 def chunk(data: bytes) -> bytes:
@@ -118,15 +98,15 @@ def split_body(answer: Answer, at: int) -> tuple[list[Piece], list[Piece]]:
     """Return the pieces before and after byte *at* of the body. A negative *at* counts from the end."""
     size = len(answer.content)
     bytes_left = max(0, size + at) if at < 0 else min(at, size)
-    pieces_before, pieces_after = list[Piece](), list[Piece]()
+    first, rest = list[Piece](), list[Piece]()
     for piece in answer.body:
         if bytes_left <= 0:
-            pieces_after.append(piece)
+            rest.append(piece)
         elif isinstance(piece, Pause):
-            pieces_before.append(piece)
+            first.append(piece)
         else:
-            pieces_before.append(piece[:bytes_left])
+            first.append(piece[:bytes_left])
             if piece[bytes_left:]:
-                pieces_after.append(piece[bytes_left:])
+                rest.append(piece[bytes_left:])
             bytes_left -= len(piece)
-    return pieces_before, pieces_after
+    return first, rest

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,14 +19,14 @@ from ..model.json_text import as_object
 from .faults import Fault
 from .http_answer import Answer, Pause, Piece
 from .operations import find_operation
-from .raw_connection import Ending, RawWire, framed, head
+from .raw_connection import Ending, framed, head
 from .recorder import CONVERTER, RECORDING_VERSION, Exchange
 from .script import Rule
 
 
 @frozen
 class Played(Fault):
-    """Writes each piece of a recorded response separately, after its pause.
+    """Sends each piece of a recorded response separately, after its pause, and ends as in the recording.
 
     Args:
         exchange: The recorded request and response.
@@ -33,19 +34,23 @@ class Played(Fault):
 
     exchange: Exchange
 
-    async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Write the response and end it as in the recording."""
-        exchange, pieces = self.exchange, list[Piece]()
+    @property
+    def how(self) -> Ending:  # type: ignore[override]
+        """The end of the connection."""
+        return _ending(self.exchange)
+
+    def pieces(self, answer: Answer) -> Iterable[Piece]:
+        """Yield the response with its pauses."""
+        exchange = self.exchange
+        if exchange.status is None:
+            return
+        framing, chunked = _framing(exchange)
+        yield head(answer, framing)
         for pause, data in exchange.body:
-            pieces += [Pause(pause), data] if pause else [data]
-        if exchange.status is not None:
-            headers, chunked = _framing(exchange)
-            await wire.send(head(answer, headers))
-            await wire.send_all(framed(pieces, chunked=chunked))
-            await wire.pause(exchange.ended_after)
-            if exchange.how == "whole" and chunked:
-                await wire.send_all(framed((), chunked=True, ended=True))
-        await wire.end(_ending(exchange))
+            yield Pause(pause)
+            yield from framed([data], chunked=chunked)
+        yield Pause(exchange.ended_after)
+        yield from framed((), chunked=chunked, ended=exchange.how == "whole")
 
 
 def _framing(exchange: Exchange) -> tuple[dict[str, str], bool]:
@@ -96,5 +101,11 @@ def replay_rules(path: str | os.PathLike[str]) -> list[Rule]:
 def _rule(exchange: Exchange) -> Rule:
     known, _ = find_operation(exchange.method, exchange.path)
     headers = {name: value for name, value in exchange.headers.items() if name not in _NOT_PLAYED}
-    answer = Answer(status=exchange.status or 503, headers=headers)
-    return Rule(operation=known, answer=answer, delay=exchange.after, fault=Played(exchange))
+    return Rule(
+        operation=known,
+        status=exchange.status or 503,
+        headers=headers,
+        body=b"",
+        delay=exchange.after,
+        fault=Played(exchange),
+    )

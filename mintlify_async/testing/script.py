@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
-from attrs import define, field, fields_dict
+from attrs import define, field
 
 from ..errors import ConfigurationError
-from ..events import Event
 from .assistant_answers import Content
 from .faults import Fault
-from .http_answer import Answer, event_stream, json_answer, to_bytes, to_pieces, too_many_requests
+from .http_answer import Answer, Value, event_stream, json_answer, to_bytes, to_pieces, too_many_requests
 from .local_jobs import JobLife
 from .rate_limits import used_up
 from .request_log import RecordedRequest
+
+Body = bytes | str | Mapping[str, Any] | Iterable[Value] | Callable[[RecordedRequest], Answer]
 
 
 class AnswerOptions(TypedDict, total=False):
@@ -25,10 +26,9 @@ class AnswerOptions(TypedDict, total=False):
         status: The HTTP status. Alone, it comes with a body in the error format of the service. A 429 also
             has ``Retry-After: 3600``, so that it is not tried again.
         headers: Additional headers.
-        json: The body, as a JSON document.
-        body: The body, exactly.
-        chunks: The body, exactly, in exactly these writes. A number is a pause, in seconds.
-        respond: A function that makes the :class:`Answer` from the request.
+        body: The body. Text and bytes are sent as they are, and a dict as a JSON document. A list has one
+            entry for each write: bytes, text, a stream event, or a pause in seconds. A function makes the
+            :class:`Answer` from the request.
         fault: The failure while the response is sent. The request is still handled.
         delay: Seconds before the response.
         times: The number of requests (default: 1). None means until :meth:`Rule.stop`.
@@ -36,10 +36,7 @@ class AnswerOptions(TypedDict, total=False):
 
     status: int | None
     headers: Mapping[str, str] | None
-    json: object
-    body: bytes | str | None
-    chunks: Iterable[bytes | str | float] | None
-    respond: Callable[[RecordedRequest], Answer] | None
+    body: Body | None
     fault: Fault | None
     delay: float
     times: int | None
@@ -48,7 +45,7 @@ class AnswerOptions(TypedDict, total=False):
 class JobAnswerOptions(AnswerOptions, total=False):
     """The additional option of the agent's operations. *fields* replaces fields of the returned job."""
 
-    fields: Mapping[str, Any] | None
+    fields: Mapping[str, Any]
 
 
 class PromptAnswerOptions(JobAnswerOptions, total=False):
@@ -63,26 +60,38 @@ class Rule:
 
     Attributes:
         operation: The operation, or ``any`` for all operations, or ``connect`` for new connections.
-        answer: The response. None means the service's own, with *fields* and *headers* added.
         content: The content of the service's own answer to a question. None means its search results.
-        pause: Seconds between two events of the service's own answer. None means the pause of its style.
+        events: The stream events of the answer to a question. None means the service's own.
+        pause: Seconds between two events. None means the pause of the service's style.
         used: The number of requests so far.
 
     The other attributes are as in :class:`AnswerOptions`.
     """
 
     operation: str
-    answer: Answer | None = None
-    respond: Callable[[RecordedRequest], Answer] | None = None
+    status: int | None = None
+    headers: Mapping[str, str] | None = None
+    body: Body | None = None
     fault: Fault | None = None
     delay: float = 0.0
+    times: int | None = 1
+    fields: Mapping[str, Any] = field(factory=dict[str, Any])
     life: JobLife | None = None
     content: Content | None = None
+    events: list[Value] | None = None
     pause: float | None = None
-    fields: Mapping[str, Any] = field(factory=dict[str, Any])
-    headers: Mapping[str, str] = field(factory=dict[str, str])
-    times: int | None = 1
     used: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.status, int | None):  # pyright: ignore[reportUnnecessaryIsInstance] - a slip
+            raise ConfigurationError(
+                'status is an HTTP status such as 503; script.job("active", "failed") sets that of a job',
+                field="status",
+            )
+        if self.times is not None and self.times < 1:
+            raise ConfigurationError("times must be at least 1, or None for no end", field="times")
+        if isinstance(self.body, Iterable) and not isinstance(self.body, str | bytes | Mapping):
+            self.body = tuple(self.body)  # the same for each request
 
     @property
     def used_up(self) -> bool:
@@ -97,12 +106,29 @@ class Rule:
         """End the rule now."""
         self.times = self.used
 
+    def answer(self, request: RecordedRequest, own: Callable[[], Answer]) -> Answer:
+        """Return the response to *request*. *own* makes the service's own response."""
+        status, headers, body = self.status or 200, self.headers or {}, self.body
+        if body is None:
+            return self._without_body(status, headers, own)
+        if isinstance(body, str | bytes):
+            return Answer(status=status, headers=headers, body=(to_bytes(body),))
+        if isinstance(body, Mapping):
+            return json_answer(status, body, headers)
+        if isinstance(body, Iterable):
+            return Answer(status=status, headers=headers, body=to_pieces(body), chunked=True)
+        return body(request)
 
-KEPT = fields_dict(Rule).keys() - {"times"}
-"""The options that a rule keeps as they are."""
-
-EXACT = ("json", "body", "chunks", "respond", "status")
-"""The options that replace the service's own response."""
+    def _without_body(self, status: int, headers: Mapping[str, str], own: Callable[[], Answer]) -> Answer:
+        if self.events is not None:
+            return event_stream(self.events, headers=headers, pause=self.pause, status=status)
+        if self.status is None:
+            return replace_fields(own().with_headers(headers), self.fields)
+        if status == 429:
+            return too_many_requests(headers or used_up())
+        # The errors of the assistant have another format than those of the agent.
+        name = "message" if self.operation in ("ask", "any") and status != 402 else "error"
+        return json_answer(status, {name: f"scripted status {status}"}, headers)
 
 
 class Script:
@@ -117,7 +143,7 @@ class Script:
         service.script.ask("Press the button.", sources=["/login"])
         service.script.ask(error="overloaded")
         service.script.ask(events=[{"type": "start"}, 30.0, {"type": "finish"}])
-        service.script.ask(chunks=[b"data: ", 0.5, b"[DONE]\n\n"])
+        service.script.ask(body=[b"data: ", 0.5, b"[DONE]\n\n"])
         service.script.ask(fault=faults.Cut(at=100, how="rst"))
         service.script.job(seconds=60, outcome="failed")
         down = service.script.any(status=503, times=None)
@@ -150,26 +176,23 @@ class Script:
         self,
         text: str | None = None,
         *,
-        sources: Iterable[str | tuple[str, str]] | None = None,
-        suggestions: Iterable[tuple[str, str]] | None = None,
+        sources: Iterable[str | tuple[str, str]] = (),
         error: str | None = None,
-        events: Iterable[Mapping[str, Any] | Event | float] | None = None,
-        done: bool = True,
+        events: Iterable[Value] | None = None,
         pause: float | None = None,
         **options: Unpack[AnswerOptions],
     ) -> Rule:
         """Script the answer to the next question.
 
-        From *text*, *sources*, *suggestions* or *error*, the service makes an answer. It checks the
-        request, counts it and names the thread as always. *events* are sent as they are.
+        From *text*, *sources* and *error*, the service makes an answer. It checks the request, counts it and
+        names the thread as always. *events* are sent as they are, with ``[DONE]`` at the end. For a stream
+        without it, give a list as *body*.
 
         Args:
             text: The text of the answer.
             sources: Its sources, each a URL, or a pair of title and URL.
-            suggestions: The pages it suggests, each a pair of title and path.
             error: The text of an ``error`` event that ends the answer.
             events: The stream events, as dicts or as events of this package. A number is a pause, in seconds.
-            done: Whether ``[DONE]`` ends these events.
             pause: Seconds between two events. The default is none, or that of the service's ``AnswerStyle``.
             options: See :class:`AnswerOptions`.
 
@@ -177,27 +200,16 @@ class Script:
             ConfigurationError: An argument is invalid, or two of them exclude each other.
         """
         content = None
-        if any(one is not None for one in (text, sources, suggestions, error)):
-            content = Content(
-                text=text or "",
-                sources=_links("sources", sources or ()),
-                suggestions=_links("suggestions", suggestions or ()),
-                error=error,
-            )
-            exact = ("events" if events is not None else None, *(name for name in EXACT if name in options))
-            if other := next(filter(None, exact), None):
-                raise ConfigurationError(
-                    f"give text, sources, suggestions and error, or {other}, not both", field=other
-                )
-        answer = None
-        if events is not None:
-            if "json" in options or (options.get("body"), options.get("chunks")) != (None, None):
-                raise ConfigurationError("give only one of events, json, body, chunks", field="events")
-            headers, status = options.get("headers"), options.get("status") or 200
-            answer = event_stream(events, headers=headers, pause=pause or 0.0, done=done, status=status)
-        rule = self._add("ask", AnswerOptions, dict(options), answer)
-        rule.content, rule.pause = content, pause
-        return rule
+        if text is not None or error is not None or sources:
+            sources = [sources] if isinstance(sources, str) else sources
+            links = [(None, one) if isinstance(one, str) else one for one in sources]
+            content = Content(text=text or "", sources=links, error=error)
+        if sum(one is not None for one in (content, events, options.get("body"))) > 1:
+            raise ConfigurationError("give text, sources and error, or events, or body", field="body")
+        if content is not None and options.get("status") is not None:
+            raise ConfigurationError("a status replaces the answer: give no text with it", field="status")
+        own = None if events is None else list(events)
+        return self._add(Rule(operation="ask", content=content, events=own, pause=pause, **options))
 
     def create_job(self, **options: Unpack[PromptAnswerOptions]) -> Rule:
         """Script the response to the next creation of a job.
@@ -206,21 +218,21 @@ class Script:
             options: See :class:`AnswerOptions`. *fields* and *life* are also accepted.
 
         Raises:
-            ConfigurationError: More than one of *json*, *body* and *chunks* is given, or *times* is below 1.
+            ConfigurationError: *times* is below 1, or *status* is no HTTP status.
         """
-        return self._add("create_job", PromptAnswerOptions, dict(options))
+        return self._add(Rule(operation="create_job", **options))
 
     def send_message(self, **options: Unpack[PromptAnswerOptions]) -> Rule:
         """Script the response to the next follow-up, with the arguments of :meth:`create_job`."""
-        return self._add("send_message", PromptAnswerOptions, dict(options))
+        return self._add(Rule(operation="send_message", **options))
 
     def get_job(self, **options: Unpack[JobAnswerOptions]) -> Rule:
         """Script the response to the next poll, with the arguments of :meth:`create_job` except *life*."""
-        return self._add("get_job", JobAnswerOptions, dict(options))
+        return self._add(Rule(operation="get_job", **options))
 
     def any(self, **options: Unpack[AnswerOptions]) -> Rule:
         """Script the response to the next request of any kind. See :class:`AnswerOptions`."""
-        return self._add("any", AnswerOptions, dict(options))
+        return self._add(Rule(operation="any", **options))
 
     def job(self, *looks: str, times: int | None = 1, **life: Any) -> Rule:
         """Script the course of the next job.
@@ -232,14 +244,7 @@ class Script:
 
         Raises:
             ConfigurationError: *times* is below 1, or an argument of the life is invalid.
-            TypeError: ``JobLife`` has no such argument.
         """
-        unknown = ", ".join(life.keys() - fields_dict(JobLife).keys())
-        if unknown:
-            raise TypeError(
-                f"job() has no argument {unknown}: outcome='failed' says how the job ends, "
-                "and job('active', 'failed') the status of each poll"
-            )
         return self.create_job(life=JobLife(looks=looks, **life), times=times)
 
     def connect(self, fault: Fault, *, times: int | None = 1) -> Rule:
@@ -248,79 +253,26 @@ class Script:
         A session that keeps its connections alive opens no new one.
 
         Args:
-            fault: The failure of the connection.
+            fault: The failure of the connection: ``Reset``, ``Close``, ``NoAnswer`` or ``Raw``.
             times: The number of connections. None means until the returned rule is stopped.
 
         Raises:
-            ConfigurationError: The fault needs a request, or *times* is below 1.
+            ConfigurationError: *times* is below 1.
         """
-        if not fault.for_connections:
-            raise ConfigurationError(
-                f"fault: {type(fault).__name__} needs a request; give it to script.ask, script.create_job, …",
-                field="fault",
-            )
-        return self._add("connect", AnswerOptions, {"fault": fault, "times": times})
+        return self._add(Rule(operation="connect", fault=fault, times=times))
 
     def extend(self, rules: Iterable[Rule]) -> None:
         """Queue *rules* behind the existing ones."""
         self._rules.extend(rules)
 
-    def _add(
-        self, operation: str, accepted: Any, options: dict[str, Any], answer: Answer | None = None
-    ) -> Rule:
-        accepts: dict[str, object] = accepted.__annotations__
-        unknown = options.keys() - accepts.keys()
-        if unknown:  # also found by type checkers
-            raise TypeError(f"{operation}() has no argument {', '.join(sorted(unknown))}")
-        if not isinstance(options.get("status", 200), int | None):
-            other = '; a job has another one by script.job("active", "failed")' if "fields" in accepts else ""
-            raise ConfigurationError(f"status is an HTTP status such as 503{other}", field="status")
-        if not isinstance(options.get("fault"), Fault | None):
-            raise ConfigurationError("fault must be a fault, such as faults.Cut(at=100)", field="fault")
-        times = options.get("times", 1)
-        if times is not None and times < 1:
-            raise ConfigurationError("times must be at least 1, or None for no end", field="times")
-        answer = answer or _exact_answer(operation, options)
-        rule_options = {name: value for name, value in options.items() if name in KEPT and value is not None}
-        rule = Rule(operation=operation, answer=answer, times=times, **rule_options)
+    def _add(self, rule: Rule) -> Rule:
         self._rules.append(rule)
         return rule
-
-
-def _links(name: str, links: Iterable[str | tuple[str, str]]) -> list[tuple[str | None, str]]:
-    """Return the title and the URL of each link."""
-    if isinstance(links, str):
-        raise ConfigurationError(f"{name} must be a list", field=name)
-    return [(None, link) if isinstance(link, str) else (link[0], link[1]) for link in links]
-
-
-def _exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:
-    """Return the response that the options describe, or None for the service's own response."""
-    status: int | None = options.get("status")
-    headers: Mapping[str, str] = options.get("headers") or {}
-    body, chunks = options.get("body"), options.get("chunks")
-    if ("json" in options) + (body is not None) + (chunks is not None) > 1:  # null is also a JSON document
-        raise ConfigurationError("give only one of json, body, chunks", field="body")
-    if "json" in options:
-        return json_answer(status or 200, options["json"], headers)
-    if body is not None:
-        return Answer(status=status or 200, headers=headers, body=(to_bytes(body),) if body else ())
-    if chunks is not None:
-        pieces = to_pieces(chunks)
-        return Answer(status=status or 200, headers=headers, body=pieces, chunked=True, separate=True)
-    if status is None:
-        return None
-    if status == 429:
-        return too_many_requests(headers or used_up())
-    name = (
-        "message" if operation in ("ask", "any") and status != 402 else "error"
-    )  # the assistant's, the agent's
-    return json_answer(status, {name: f"scripted status {status}"}, headers)
 
 
 def replace_fields(answer: Answer, fields: Mapping[str, Any]) -> Answer:
     """Return *answer* with some replaced fields in its JSON document."""
     if not fields:
         return answer
-    document: dict[str, Any] = json_module.loads(answer.content)
+    document: dict[str, Any] = json.loads(answer.content)
     return json_answer(answer.status, document | dict(fields), answer.headers)

@@ -102,7 +102,7 @@ async def test_a_void_step_is_no_part_of_the_text(service, session):
 )
 async def test_all_that_arrived_is_read_before_a_cut_is_raised(service, session, deltas, text):
     """What was held back is handed out; the error has the same text."""
-    service.script.ask(events=part("a", *deltas)[:-1], done=False, fault=Cut(at=-1), times=None)
+    service.script.ask(body=part("a", *deltas)[:-1], fault=Cut(at=-1), times=None)
     pieces = []
     with pytest.raises(StreamInterruptedError) as caught:
         await collect(session.ask("x").text_stream, pieces)
@@ -282,7 +282,7 @@ async def test_every_view_completes_links():
         assert reply.suggestions == answer.suggestions
         edits = [edit async for edit in session.ask("x").edits(every=0.0, tail=extras_markdown)]
         assert edits[-1].text == "Press it.\n\n**See also**\n\n- [SSO](https://docs.acme.com/sso)"
-        service.script.ask(events=wire, done=False)
+        service.script.ask(body=wire)
         with pytest.raises(StreamInterruptedError) as caught:
             await session.ask("x")
         assert caught.value.text == whole

@@ -34,8 +34,9 @@ from mintlify_async.errors import StreamDecodeError, UnexpectedResponseError
 from mintlify_async.events import ErrorEvent
 from mintlify_async.http.failures import version_numbers
 from mintlify_async.testing import LocalService
-from mintlify_async.testing.faults import BrokenChunking, Cut, GzipBomb, Reset
+from mintlify_async.testing.faults import Cut, Reset
 from tests.support.observer_watch import Watch
+from tests.support.odd_faults import BrokenChunking, GzipBomb
 from tests.support.secret_guard import Keys
 
 KEYS = Keys()
@@ -320,7 +321,7 @@ async def test_an_answer_that_is_held_open_after_its_end_is_let_go(virtual, done
     more = b'data: {"type":"data-x","data":1}\n\n' if noise == "events" else b": still here\n\n"
     limit = seconds if noise == "events" else 1.0
     async with LocalService() as service, service.session() as session:
-        service.script.ask(chunks=[body + b"data: [DONE]\n\n" * done, *[0.2, more] * 100])
+        service.script.ask(body=[body + b"data: [DONE]\n\n" * done, *[0.2, more] * 100])
         started = virtual.now()
         assert (await session.ask("x")).text == TEXT
         assert limit - 0.3 <= virtual.now() - started <= limit + 0.3

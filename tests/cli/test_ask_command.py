@@ -116,7 +116,7 @@ async def test_characters_that_the_output_lacks_are_replaced(service, encoding, 
 
 async def test_an_answer_that_breaks_off(service):
     """The text that had arrived is printed, and the status says that it is not complete."""
-    service.script.ask(events=text_events("Half")[:-1], done=False)
+    service.script.ask(body=text_events("Half")[:-1])
     ended = await run("ask", "Hm?", service=service)
     assert (ended.status, ended.out) == (1, "Half\n")
     assert ended.err

@@ -102,8 +102,8 @@ async def test_a_signal_in_a_wait_prints_the_reference(service, number, status):
 )
 async def test_texts_of_the_service_are_no_lines_of_their_own(service, field):
     """A CI service obeys lines that begin with :: or contain ##[."""
-    service.script.create_job(json={"id": "::error::y", "status": "active"})
-    service.script.get_job(json={"id": "job_1", "status": "completed"} | field)
+    service.script.create_job(body={"id": "::error::y", "status": "active"})
+    service.script.get_job(body={"id": "job_1", "status": "completed"} | field)
     created = await run("job", "create", "Fix", service=service)
     shown = await run("job", "show", "job_1", service=service)
     assert (created.status, shown.status) == (0, 0)

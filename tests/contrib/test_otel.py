@@ -342,7 +342,7 @@ async def test_no_text_of_the_server_without_permission(service, provider, expor
     """An error's message may quote the service, which may quote the question."""
     for capture in (False, True):
         service.script.ask(events=[*EVENTS[:3], {"type": "error", "errorText": "Ada lives in Rome"}])
-        service.script.create_job(status=401, json={"error": "Ada lives in Rome"})
+        service.script.create_job(status=401, body={"error": "Ada lives in Rome"})
         observer = OpenTelemetryObserver(provider, capture_content=capture)
         async with service.session(observer=observer) as session:
             with pytest.raises(AssistantError):

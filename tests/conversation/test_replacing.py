@@ -53,7 +53,7 @@ async def test_a_turn_takes_the_place_of_another(service, session, store, target
 
 
 @pytest.mark.parametrize("commit", ["finish", "partial"])
-@pytest.mark.parametrize("script", [{"status": 500}, {"events": answer("cut off")[:-1], "done": False}])
+@pytest.mark.parametrize("script", [{"status": 500}, {"body": answer("cut off")[:-1]}])
 async def test_a_failed_turn_leaves_the_one_it_would_replace(service, session, store, script, commit):
     """Refused or cut, it changes nothing, with the thread; retry() asks in the same place."""
     before = await three_turns(service, session, store)
@@ -72,7 +72,7 @@ async def test_a_failed_turn_leaves_the_one_it_would_replace(service, session, s
 async def test_the_same_text_elsewhere_is_a_new_question(service, session):
     """A failed edit whose text is asked again at the end keeps the edited message as it was."""
     chat = await three_turns(service, session, None)
-    service.script.ask(events=answer("cut off")[:-1], done=False)
+    service.script.ask(body=answer("cut off")[:-1])
     with pytest.raises(StreamInterruptedError):
         await chat.ask([Message.user("edited", id="q2")], replacing="q2")
     service.script.ask(events=answer("on", id="a4"))

@@ -98,7 +98,7 @@ async def test_an_answer_without_an_id_gets_one(service, session):
 @pytest.mark.parametrize(
     ("script", "error"),
     [
-        ({"events": answer("Half an answer")[:-2], "done": False}, StreamInterruptedError),
+        ({"body": answer("Half an answer")[:-2]}, StreamInterruptedError),
         ({"fault": Cut(at=-200, how="rst")}, StreamInterruptedError),
         ({"events": [*answer("Half")[:-2], {"type": "error", "errorText": "overloaded"}]}, AssistantError),
         ({"status": 429, "headers": {"Retry-After": "9999"}}, RateLimitError),
@@ -199,9 +199,7 @@ async def test_retry_asks_the_same_with_the_same(service, session):
 async def test_partial_by_choice(service, session):
     """With ``commit="partial"`` an answer that was broken off after some text is kept, with its thread."""
     chat = session.conversation(commit="partial")
-    service.script.ask(
-        events=answer("Half an")[:-2], done=False, headers={"X-Thread-Id": "t", "X-Thread-Key": "k"}
-    )
+    service.script.ask(body=answer("Half an")[:-2], headers={"X-Thread-Id": "t", "X-Thread-Key": "k"})
     with pytest.raises(StreamInterruptedError):
         await chat.ask("Hi")
     assert [message.text for message in chat.messages] == ["Hi", "Half an "]
@@ -220,7 +218,7 @@ async def test_partial_needs_text(service, session):
     service.script.ask(status=500)
     with pytest.raises(ServerError):
         await chat.ask("Hi")
-    service.script.ask(events=[{"type": "start", "messageId": "m"}], done=False)
+    service.script.ask(body=[{"type": "start", "messageId": "m"}])
     with pytest.raises(StreamInterruptedError):
         await chat.ask("Hi")
     assert chat.messages == ()

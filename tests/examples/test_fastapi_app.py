@@ -34,7 +34,7 @@ async def client(service, bare, tmp_path):
 
 async def test_an_answer_is_streamed(client, service):
     """The text arrives as it is sent; the documentation's answer is in it."""
-    service.script.ask(chunks=[*map(encoded, OPENING), 0.3, *map(encoded, REST)])
+    service.script.ask(body=[*map(encoded, OPENING), 0.3, *map(encoded, REST)])
     async with client.stream("GET", "/ask", params={"q": "How do I log in?"}) as answer:
         pieces = [piece async for piece in answer.aiter_text()]
     assert (answer.status_code, pieces) == (200, ["Press ", "the button."])

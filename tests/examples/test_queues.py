@@ -172,6 +172,7 @@ async def test_killed_workers_lose_nothing(
 
             async def look(job_id: str) -> Any:
                 answer = await client.get(f"/jobs/{job_id}")
+                assert answer.status_code in (200, 404), answer.text
                 return answer.json() if answer.status_code == 200 else None
 
             results = await all_results(ids, look)

@@ -16,7 +16,8 @@ from mintlify_async.http.failures import AttemptLimit, known_flaw, log_known_fla
 from mintlify_async.http.sending import Sending
 from mintlify_async.http.transport import RequestBody
 from mintlify_async.protocol.calls import CallDefaults, create_job_call
-from mintlify_async.testing.faults import BrokenChunking, Close, Reset
+from mintlify_async.testing.faults import Close, Reset
+from tests.support.odd_faults import BrokenChunking
 
 
 @pytest.mark.parametrize("fault", [Close(), Reset(), Close(unread=True)], ids=lambda fault: repr(fault))
@@ -93,7 +94,7 @@ async def test_a_body_knows_that_it_was_not_written():
 
 async def test_bytes_behind_an_error_can_be_taken_back(service):
     """``set_exception(None)`` is outside the annotated type; the salvage of received text rests on it."""
-    service.script.ask(chunks=[b"data: 1\n\n", 0.02, b"data: 2\n\n"], fault=None)
+    service.script.ask(body=[b"data: 1\n\n", 0.02, b"data: 2\n\n"], fault=None)
     service.script.ask(body=b"data: 1\n\ndata: 2\n\n", fault=BrokenChunking(9, "fin"))
     async with aiohttp.ClientSession() as client:
         url = f"{service.base_url}/discovery/v2/assistant/acme-docs/message"

@@ -14,7 +14,7 @@ from mintlify_async import (
 )
 from mintlify_async.errors import UnexpectedResponseError
 from mintlify_async.testing import LocalService
-from mintlify_async.testing.faults import BrokenGzip, Cut, Endless
+from mintlify_async.testing.faults import Cut
 from tests.support.fault_catalogue import (
     AGENT,
     BODY,
@@ -25,6 +25,7 @@ from tests.support.fault_catalogue import (
     failure,
     script,
 )
+from tests.support.odd_faults import BrokenGzip, Endless
 
 JOB = {"id": "job_1", "status": "active"}
 
@@ -100,7 +101,7 @@ async def test_a_success_whose_body_breaks(session, service, operation, name):
 @pytest.mark.parametrize("status", [200, 201, 202])
 async def test_any_success_status_with_a_job_is_a_success(session, service, status):
     """The interface does not say which status a creation has: 200, 201 and 202 are taken."""
-    service.script.create_job(status=status, json=JOB)
+    service.script.create_job(status=status, body=JOB)
     handle = await session.create_job("x")
     assert handle.raw.status == status
 
@@ -185,16 +186,16 @@ async def test_comments_keep_a_stream_alive_unless_told_otherwise(service, virtu
     """By default a comment ends a silence; with comments_are_activity=False it does not."""
     pieces = [BODY[:WHOLE_EVENTS], *([100.0, b": alive\n\n"] * 4), BODY[WHOLE_EVENTS:]]
     async with service.session() as session:
-        service.script.ask(chunks=pieces)
+        service.script.ask(body=pieces)
         assert (await session.ask("Hi")).text == "Hello world"
-        service.script.ask(chunks=pieces)
+        service.script.ask(body=pieces)
         with pytest.raises(StreamInterruptedError, match="idle"):
             await session.with_options(timeouts=Timeouts(comments_are_activity=False)).ask("Hi")
 
 
 async def test_a_total_limit_bounds_the_whole_answer(session, service, virtual):
     """The total limit ends an answer even if data keeps arriving."""
-    service.script.ask(chunks=[BODY[:WHOLE_EVENTS], *([1.0, b": alive\n\n"] * 100)])
+    service.script.ask(body=[BODY[:WHOLE_EVENTS], *([1.0, b": alive\n\n"] * 100)])
     before = virtual.now()
     with pytest.raises(StreamInterruptedError, match="total") as caught:
         await session.ask("Hi", timeout=10)

@@ -46,7 +46,7 @@ async def test_closing_wakes_who_waits_for_the_quota(service):
 async def test_a_5xx_with_the_rate_limit_headers_of_every_answer_is_retried(service):
     """They say when a window ends; only a 429 asks to wait for that."""
     service.script.get_job(status=503, headers={"X-RateLimit-Reset": "3000"}, times=2)
-    service.script.get_job(status=200, json={"id": "j", "status": "completed"})
+    service.script.get_job(status=200, body={"id": "j", "status": "completed"})
     async with service.session(retry=RetryPolicy(base=0)) as session:
         assert (await session.job("j").refresh()).id == "j"
 

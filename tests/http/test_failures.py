@@ -73,7 +73,7 @@ async def test_a_job_that_came_with_the_key_shows_it_nowhere(service):
     """A key in a job's headers or extra fields is masked."""
     service.script.create_job(
         status=201,
-        json={"id": "j", "status": "active", "debug": f"Bearer {KEYS.admin}"},
+        body={"id": "j", "status": "active", "debug": f"Bearer {KEYS.admin}"},
         headers={"X-Echo": KEYS.admin},
     )
     async with service.session(admin_key=KEYS.admin) as session:
@@ -85,7 +85,7 @@ async def test_a_refusal_that_names_a_new_threads_key_masks_it(service):
     """A new thread's key is masked in the error's body."""
     service.script.ask(
         status=500,
-        json={"error": "late", "threadId": "t", "threadKey": KEYS.thread},
+        body={"error": "late", "threadId": "t", "threadKey": KEYS.thread},
         headers={"X-Thread-Key": KEYS.thread},
     )
     async with service.session() as session:
@@ -97,7 +97,7 @@ async def test_a_refusal_that_names_a_new_threads_key_masks_it(service):
 PURE_PYTHON = """
 import asyncio, aiohttp.http_parser
 from mintlify_async.testing import LocalService
-from mintlify_async.testing.faults import BrokenChunking
+from tests.support.odd_faults import BrokenChunking
 
 async def main():
     assert aiohttp.http_parser.HttpResponseParser is aiohttp.http_parser.HttpResponseParserPy

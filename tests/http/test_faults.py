@@ -137,7 +137,9 @@ async def test_refused_connections_are_tried_again_and_certainly_not_sent(
 @pytest.mark.parametrize("operation", ALL)
 async def test_what_fails_before_the_request_was_not_sent(service, operation, reason):
     """A host without an address, and a server without TLS behind https: no byte of the request leaves."""
-    address = "https://no-such-host.invalid" if reason == "dns" else service.tls_url
+    address = (
+        "https://no-such-host.invalid" if reason == "dns" else service.base_url.replace("http:", "https:")
+    )
     async with service.session(base_url=address) as session:
         error, sent = await failure(session, service, operation)
     assert isinstance(error, APIConnectionError)
@@ -226,7 +228,7 @@ REFUSALS = {
 async def test_a_refusal_is_its_own_class_and_final(session, service, operation, status):
     """One request; status, body, headers and request id stay on the error."""
     script(
-        service, operation, status=status, json={"error": "not like this"}, headers={"X-Request-Id": "req_9"}
+        service, operation, status=status, body={"error": "not like this"}, headers={"X-Request-Id": "req_9"}
     )
     error, sent = await failure(session, service, operation)
     assert type(error) is REFUSALS[status]

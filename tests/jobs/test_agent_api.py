@@ -128,7 +128,7 @@ async def test_polls_are_outside_the_retry_policy(service, session):
         {"status": 429, "body": ""},
         {"status": 429, "headers": {"Retry-After": "7"}},
         {"body": "<html>gateway</html>", "headers": {"Content-Type": "text/html"}},
-        {"json": {"unexpected": True}},
+        {"body": {"unexpected": True}},
         {"fault": Reset()},
     ],
     ids=["500", "429", "429 with Retry-After", "html", "no job", "reset"],
@@ -255,7 +255,7 @@ async def test_an_answer_without_a_status(service, session):
     [
         ({"status": 500}, "server_error"),
         ({"status": 200, "body": b"<html>"}, "unreadable_answer"),
-        ({"status": 201, "json": {"id": ""}}, "unreadable_answer"),
+        ({"status": 201, "body": {"id": ""}}, "unreadable_answer"),
         ({"fault": Reset()}, "connection_lost"),
         ({"delay": 1000.0}, "timeout"),
     ],

@@ -131,9 +131,9 @@ def test_no_identifier_is_refused(name):
 async def test_a_job_is_found_by_any_id(service, job):
     """An id that the service gave goes back percent-encoded, whatever it is: no paid job is lost."""
     record = {"id": job, "status": "completed", "prLink": ""}
-    service.script.create_job(status=201, json=record)
-    service.script.get_job(json=record, times=None)
-    service.script.send_message(json=record)
+    service.script.create_job(status=201, body=record)
+    service.script.get_job(body=record, times=None)
+    service.script.send_message(body=record)
     async with service.session() as session:
         handle = await session.create_job("x")
         assert (await session.job(handle.ref).refresh()).id == job

@@ -49,8 +49,8 @@ def test_each_operation_has_its_method_path_and_key(section):
 
 async def test_each_operation_on_the_wire(service):
     """Sections 1 and 5: the key of its kind in Authorization, and JSON where there is a body."""
-    service.script.send_message(json=RECORD)
-    service.script.get_job(json=RECORD, times=None)
+    service.script.send_message(body=RECORD)
+    service.script.get_job(body=RECORD, times=None)
     async with service.session() as session:
         job = session.job("j")
         await session.create_job("x")

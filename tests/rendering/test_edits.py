@@ -128,7 +128,7 @@ async def test_a_failure_comes_after_the_last_text(service, session, time):
 
 async def test_a_cut_comes_after_the_last_text(service, session, time):
     """A connection lost in the middle: the same."""
-    service.script.ask(events=answer("Half ", "an answ", end=False), done=False, fault=Cut(at=-1, how="rst"))
+    service.script.ask(body=answer("Half ", "an answ", end=False), fault=Cut(at=-1, how="rst"))
     seen = []
     with pytest.raises(StreamInterruptedError):
         await collect(session.ask("Hi").edits(), seen)

@@ -6,18 +6,8 @@ import json
 
 import pytest
 
-from mintlify_async.testing.faults import (
-    BrokenChunking,
-    BrokenGzip,
-    Close,
-    Cut,
-    Endless,
-    GzipBomb,
-    HalfHead,
-    Raw,
-    Reset,
-    WrongLength,
-)
+from mintlify_async.testing.faults import Close, Cut, Raw, Reset
+from tests.support.odd_faults import BrokenChunking, BrokenGzip, Endless, GzipBomb, WrongLength
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 LOST = {
@@ -25,9 +15,9 @@ LOST = {
     "closed after the body was read": Close(),
     "reset before the body was read": Reset(unread=True),
     "reset after the body was read": Reset(),
-    "half a status line": HalfHead(size=6),
-    "half a status line, reset": HalfHead(size=6, how="rst"),
-    "half the headers": HalfHead(size=40),
+    "half a status line": Raw([b"HTTP/1"]),
+    "half a status line, reset": Raw([b"HTTP/1"], "rst"),
+    "half the headers": Raw([HEAD + b"Content-Type: applicati"]),
     "garbage": Raw([b"\x00\x01\x02 this is not HTTP\r\n\r\n"]),
     "an HTTP/2 preface": Raw([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]),
     "TLS bytes": Raw([b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"]),

@@ -149,26 +149,6 @@ async def test_lives_end_in_every_way(make, life, status, link):
     assert (job["archivedAt"] is not None) == (status == "archived")
 
 
-async def test_a_pull_request_that_comes_late(make):
-    """Completed first, the link later."""
-    client = await make(life=JobLife(pr_delay=20))
-    await client.create()
-    await asyncio.sleep(22)
-    assert (await client.look())[1]["prLink"] is None
-    await asyncio.sleep(1)
-    assert (await client.look())[1]["prLink"] is not None
-
-
-async def test_states_on_the_way(make):
-    """States of tomorrow show while the job runs."""
-    client = await make(life=JobLife(seconds=10, states={0: "queued", 4: "merging"}))
-    seen = [(await client.create())[1]["status"]]
-    for _ in range(3):
-        await asyncio.sleep(4)
-        seen.append((await client.look())[1]["status"])
-    assert seen == ["queued", "merging", "merging", "completed"]
-
-
 async def test_a_job_that_cannot_be_seen_yet(make):
     """A new job may be 404 for a moment."""
     client = await make(life=JobLife(not_found=5))
@@ -325,7 +305,7 @@ async def test_an_answer_is_a_whole_stream(client):
     assert stream.endswith("data: [DONE]\n\n")
     assert events(stream)[-1] == {"type": "finish", "finishReason": "stop", "threadId": "thread_1"}
     assert headers["X-Thread-Id"] == "thread_1"
-    assert "Wait for a job" in text_of(stream)
+    assert "Found in 5 sections" in text_of(stream)
 
 
 async def test_the_search_finds_what_fits(client):
@@ -338,8 +318,8 @@ async def test_the_search_finds_what_fits(client):
 
 async def test_code_blocks_stay_whole(client):
     """What is quoted has as many fences open as closed, and the code itself."""
-    _, stream, _ = await client.ask("How do I rotate keys with a function?")
-    assert "async def current_key() -> str:" in text_of(stream)
+    _, stream, _ = await client.ask("How do I send a follow-up?")
+    assert "async def main() -> None:" in text_of(stream)
     assert text_of(stream).count("```") % 2 == 0
 
 
@@ -503,17 +483,14 @@ async def test_everything_is_recorded(client):
 
 
 async def test_requests_compare_with_a_list(client):
-    """Equal to plain tuples, counted by operation, and a difference that can be read."""
+    """Equal to plain tuples, counted by operation, and shown as tuples, without the key."""
     await client.create()
     await client.look()
     await client.look()
     requests = client.service.requests
     assert requests == [("POST", JOBS), *[("GET", f"{JOBS}/job_1")] * 2]
     assert (requests.count("get_job"), requests.count(("POST", JOBS))) == (2, 1)
-    with pytest.raises(AssertionError, match="1 requests expected, 3 received") as caught:
-        assert requests == [("POST", JOBS, {"prompt": "Fix"})]
-    assert '-POST /v2/agent/acme/job {"prompt": "Fix"}' in str(caught.value)
-    assert '+POST /v2/agent/acme/job {"prompt": "Fix the typos"}' in str(caught.value)
+    assert repr(requests[:1]) == repr([("POST", JOBS, {"prompt": "Fix the typos"})])
     requests.clear()
     assert requests == []
 
@@ -626,9 +603,6 @@ async def test_replicas_that_are_behind_answer_in_turn(client):
     ("make_wrong", "field"),
     [
         (lambda: LocalService(port=70_000), "port"),
-        (lambda: JobLife(stale=-1), "stale"),
-        (lambda: JobLife(stale=()), "stale"),
-        (lambda: JobLife(stale=(3, -1)), "stale"),
         (lambda: ThreadStyle(id_in={"footer"}), "id_in"),
     ],
 )

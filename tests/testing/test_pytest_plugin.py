@@ -146,7 +146,7 @@ def marked(scope: str) -> str:
 
 
 def test_pytest_asyncio_auto(pytester):
-    """No decorator is needed, an app makes its own session, and a difference is shown line by line."""
+    """No decorator is needed, an app makes its own session, and a difference is shown."""
     result = run(
         pytester,
         *(*AUTO, *HTTPX),
@@ -157,7 +157,7 @@ def test_pytest_asyncio_auto(pytester):
         test_not_async=NOT_ASYNC,
     )
     result.assert_outcomes(passed=7, failed=1, errors=1)
-    difference = ["*the requests are not*", "*-POST /v2/agent/acme/jobs", "*+POST /v2/agent/acme/job"]
+    difference = ["*At index 0 diff: ('POST', '/v2/agent/acme/job', {'prompt': 'Fix the typos'})*"]
     result.stdout.fnmatch_lines([NOT_VIRTUAL])
     result.stdout.fnmatch_lines(difference)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mintlify_async import ConfigurationError, MintlifyError, MintlifySession, StreamInterruptedError
 from mintlify_async.testing import AnswerStyle, Customer, LocalService, Recorder, ThreadStyle, faults
-from mintlify_async.testing.http_answer import encode_event
+from mintlify_async.testing.http_answer import to_bytes
 from mintlify_async.testing.loop_time import virtual_time
 from mintlify_async.testing.redaction import BodyRedactor, redact_text
 
@@ -48,7 +48,7 @@ def long_answer() -> list[bytes | float]:
     for n in range(100):
         events += [{"type": "text-delta", "id": "t", "delta": f"Quillon {n} \ud83d"}]
         events += [{"type": "text-delta", "id": "t", "delta": '\ude00 says\n"yes" 😀 grüßt '}]
-    data = b"".join(map(encode_event, events))
+    data = b"".join(map(to_bytes, events))
     assert len(data) > 55_000
     size = 1500
     pieces: list[bytes | float] = []
@@ -96,7 +96,7 @@ async def replayed(path: Path) -> Seen:
 
 def cut_answer() -> dict[str, Any]:
     body = long_answer()
-    return {"chunks": body, "fault": faults.Cut(at=-5), "delay": 0.5, "headers": {"X-Thread-Key": THREAD_KEY}}
+    return {"body": body, "fault": faults.Cut(at=-5), "delay": 0.5, "headers": {"X-Thread-Key": THREAD_KEY}}
 
 
 async def test_with_its_text_a_recording_plays_the_same_answer(tmp_path):
@@ -146,7 +146,7 @@ async def test_no_key_is_in_a_recording(tmp_path, keep_text):
             await session.ask("What is my key?")
             job = await session.create_job("Fix the typos", headers={"X-Api-Token": "token-5ecret"})
             await job.refresh()
-            service.script.get_job(status=500, json={"error": f"bad {service.admin_key}"}, times=None)
+            service.script.get_job(status=500, body={"error": f"bad {service.admin_key}"}, times=None)
             with pytest.raises(MintlifyError):
                 await session.with_options(retry=None).job(job.ref).refresh()
         keys = [service.admin_key, service.assistant_key, answer.thread.key, "token-5ecret"]
@@ -161,7 +161,7 @@ async def test_every_piece_is_recorded_with_its_pause(tmp_path):
     """A half character between two pieces, a pause before the headers, and bytes that are no UTF-8."""
     path = tmp_path / "answer.jsonl"
     pieces = [b'data: {"type":"start"}\n\n', 1.5, b": \xc3", 0.25, b"\xa9 \xff\n\ndata: [DONE]\n\n"]
-    await recorded(path, keep_text=True, chunks=pieces, delay=2.0)
+    await recorded(path, keep_text=True, body=pieces, delay=2.0)
     opening, line = map(json.loads, path.read_text().splitlines())
     assert opening == {"recording": 1, "redacted": False, "client": opening["client"]}
     assert line["after"] == 2.0
@@ -178,14 +178,14 @@ async def test_every_piece_is_recorded_with_its_pause(tmp_path):
         {"fault": faults.Cut(at=300, how="hang")},
         {"fault": faults.Close()},
         {"fault": faults.NoAnswer()},
-        {"fault": faults.HalfHead()},
+        {"fault": faults.Raw([b"HTTP/1.1 200"])},
         {"status": 429, "headers": {"Retry-After": "7200"}},
         {"status": 404},
         {"body": "<html>not here</html>"},
         {"body": '0:"text of v4"\n'},
         {"body": b""},
-        {"chunks": [b'data: {"type":"text-delta","id":"t"\n\n']},
-        {"chunks": [b'data: {"type":"finish"}\n\n', 30.0]},
+        {"body": [b'data: {"type":"text-delta","id":"t"\n\n']},
+        {"body": [b'data: {"type":"finish"}\n\n', 30.0]},
         {"error": "overloaded"},
     ],
     ids=str,

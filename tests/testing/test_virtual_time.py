@@ -14,8 +14,9 @@ from anyio import to_thread
 
 from mintlify_async import StateError
 from mintlify_async.runtime import dates
-from mintlify_async.testing import LocalService, faults
+from mintlify_async.testing import LocalService
 from mintlify_async.testing.loop_time import EPOCH, virtual_time
+from tests.support.odd_faults import Endless
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("MINTLIFY_ASYNC_LOOP") == "uvloop", reason="uvloop's time cannot be made virtual"
@@ -141,7 +142,7 @@ async def test_a_silent_answer_ends_at_its_limit_exactly() -> None:
     """Half an hour of silence on a real connection, and the limit on it, take no real time."""
     with virtual_time() as virtual:
         async with LocalService() as service, service.session() as session:
-            service.script.ask(chunks=[b'data: {"type":"start"}\n\n', 1800.0, b"data: [DONE]\n\n"])
+            service.script.ask(body=[b'data: {"type":"start"}\n\n', 1800.0, b"data: [DONE]\n\n"])
             with pytest.raises(Exception, match="no data for 120 s"):
                 await session.ask("How do I log in?")
             assert virtual.now() == 120.0
@@ -182,7 +183,7 @@ async def test_it_goes_on_when_nobody_reads() -> None:
     """A full connection whose other end does not read stops nothing."""
     with virtual_time() as virtual:
         async with LocalService() as service, service.session() as session:
-            service.script.ask(fault=faults.Endless(piece=b":" + b"x" * 100_000 + b"\n\n", pause=1.0))
+            service.script.ask(fault=Endless(b":" + b"x" * 100_000 + b"\n\n"))
             async with session.ask("How do I log in?") as reply:
                 await asyncio.sleep(3600)
                 with pytest.raises(Exception, match="no event"):

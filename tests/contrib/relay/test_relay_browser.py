@@ -124,7 +124,7 @@ async def fails(here: Shop) -> None:
 async def meets_unknown_events(here: Shop) -> None:
     """New types, new fields, nulls, unknown reasons, odd orders: the page shows the text and is ready."""
     body = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in ZOO)
-    here.service.script.ask(chunks=[body, b"data: [DONE]\n\n"])
+    here.service.script.ask(body=[body, b"data: [DONE]\n\n"])
     await here.ask("Everything")
     await here.shows("/a")
     await here.status("ready")

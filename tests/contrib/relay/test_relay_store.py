@@ -167,7 +167,7 @@ async def test_edit(store, body):
     [
         {"status": 429, "times": None},
         {"status": 400},
-        {"events": HEAD, "done": False},
+        {"body": HEAD},
         {"events": [*HEAD, {"type": "error", "errorText": "no"}]},
         {"events": [*HEAD, {"type": "abort"}]},
         {"events": [*HEAD, 60.0]},
@@ -360,7 +360,7 @@ async def test_odd_texts_of_the_service_end_no_conversation(store):
             b"data: %b\n\n" % json.dumps(event).replace('"n": 1', '"n": 1e400').encode()
             for event in [TURN[0], odd, TURN[1], {**TURN[2], "delta": "Hello \ud83d"}, {"type": "finish"}]
         )
-        here.service.script.ask(chunks=[body])
+        here.service.script.ask(body=[body])
         await say(here, form("one"))
         for id in ("u2", "u3"):
             await say(here, form("two", id))

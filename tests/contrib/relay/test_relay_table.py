@@ -334,7 +334,7 @@ async def test_an_answer_that_breaks_off(setup, redis, how):
         "abort": {"type": "abort"},
     }
     async with table(setup, redis) as here:
-        here.service.script.ask(events=[*HEAD, *([last[how]] if how in last else [])], done=False)
+        here.service.script.ask(body=[*HEAD, *([last[how]] if how in last else [])])
         shown = await here.ask(here.page)
         expected = {"cut": "The answer was interrupted. Please try again."}
         expected["error"] = "The assistant could not finish this answer. Please try again."

@@ -20,7 +20,7 @@ async def test_the_thread_of_an_answer_that_breaks_off_goes_on():
     """Named in the middle, it reaches the page before the error, so that the reader can ask on."""
     named = {"type": "message-metadata", "messageMetadata": {"threadId": "thread_77"}}
     async with desk() as here:
-        here.service.script.ask(events=[*HEAD, named], done=False)
+        here.service.script.ask(body=[*HEAD, named])
         seen = await here.page.ask(user_message("q"))
         assert [event["type"] for event in events(seen)][-2:] == ["message-metadata", "error"]
         assert here.opened(thread_token(seen), "ada") == Thread("thread_77")
