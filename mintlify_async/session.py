@@ -14,12 +14,12 @@ from attrs import evolve
 from .assistant.assistant_api import AssistantAPI
 from .assistant.reply import Reply
 from .errors import JobRecord, JobReference, ThreadReference
-from .http.observer import Observer, following
+from .http.observer import Observer
 from .http.retry import RetryPolicy
 from .jobs.agent_api import AgentAPI
 from .jobs.handle import JobHandle, created_handle, handle_for, handle_over, wait_for_own
 from .jobs.polling import PollPolicy
-from .jobs.wait import DEFAULT_PR_GRACE, DEFAULT_TIMEOUT, check_wait
+from .jobs.wait import DEFAULT_TIMEOUT, check_timeout
 from .messages import Message, Question
 from .model.job_record import Job
 from .model.question import ContextItem, SearchFilter
@@ -228,9 +228,7 @@ class MintlifySession:
         *,
         timeout: float | None = DEFAULT_TIMEOUT,
         check: bool = True,
-        until: Literal["terminal", "pr"] = "terminal",
         on_created: Callable[[JobHandle], object] | None = None,
-        on_change: Callable[[Job], object] | None = None,
         project_id: str | None = None,
         dedupe_key: str | None = None,
         headers: Mapping[str, str] | None = None,
@@ -242,9 +240,7 @@ class MintlifySession:
             prompt: The instruction.
             timeout: Limits the wait, in seconds; 30 minutes by default, None for no limit.
             check: Raise JobFailedError when the job fails.
-            until: ``"pr"`` also waits for the pull request of a completed job.
             on_created: A plain function, called with the handle before the wait, so that no paid job is lost.
-            on_change: Called with each new record of the job.
             project_id: A project other than the session's.
             dedupe_key: A name for this job in the session's ledger, as in :meth:`create_job`.
             headers: Additional headers.
@@ -255,14 +251,13 @@ class MintlifySession:
             JobFailedError: The job failed.
             MintlifyError: As for :meth:`create_job` and ``JobHandle.wait``.
         """
-        check_wait(timeout, DEFAULT_PR_GRACE, on_change)
+        check_timeout(timeout)
         check_function(on_created, "on_created")
         call = create_job_call(
             self._options, prompt, project_id=project_id, headers=headers, extra_body=extra_body
         )
-        observation = self._agent.observe("run_job", call.project_id or "", None)
-        agent = evolve(self._agent, observation=observation)
-        with following(observation):
+        with self._agent.observed("run_job", call.project_id or "", None, active=False) as observation:
+            agent = evolve(self._agent, observation=observation)
             handle = await self._create(agent, call, dedupe_key)
             if on_created is not None:
                 try:
@@ -271,7 +266,7 @@ class MintlifySession:
                     log.warning("on_created failed; the job was created and keeps running: %s", handle.ref)
                     raise
             waiting = handle_over(handle, agent.owned_by(self))
-            return await wait_for_own(waiting, timeout, check=check, until=until, on_change=on_change)
+            return await wait_for_own(waiting, timeout, check=check)
 
     @helpful
     def ask(

@@ -45,7 +45,6 @@ async def jobs(session: m.MintlifySession) -> None:
     session.job(7)  # type: ignore[arg-type]
     assert_type(await session.run_job("prompt", on_created=print), m.Job)
     assert_type(await m.wait_all([handle]), list[m.Job])
-    assert_type(await m.wait_all([handle], return_exceptions=True), list[m.Job | Exception])
     async for finished in m.as_completed([handle]):
         assert_type(finished, m.JobHandle)
 

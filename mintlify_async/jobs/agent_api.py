@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
-import random
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, nullcontext
 from weakref import WeakValueDictionary
 
 from attrs import define, evolve, field
@@ -11,20 +13,29 @@ from attrs import define, evolve, field
 from ..errors import ConfigurationError, UnexpectedResponseError, printable
 from ..http.dispatch import Dispatcher
 from ..http.observer import Observation, PartOf, following, note_job
+from ..http.retry import http_date
 from ..http.sending import Sending
 from ..http.transport import Transport
 from ..model.job_record import Job
+from ..model.job_ref import Stamp
 from ..model.response_info import ResponseInfo
 from ..protocol.api_keys import Key
 from ..protocol.calls import Call, CallDefaults, get_job_call
+from ..runtime import dates
 from ..runtime.cancellation import finish_shielded
 from ..runtime.per_event_loop import LoopLocal
 from ..storage.store import Store
-from .claims import Claim, check_key, request_parts
+from .claims import LONGEST_LEASE, Claim, check_key, request_parts
 from .poll_scheduler import PollScheduler
 from .polling import PollPolicy
 from .send_once import LEASE_MARGIN, OnceSender, Recordings
-from .stale_guard import JobStates
+from .stale_guard import JobState, JobStates, Look, Moment, response_headers
+
+
+def moment(headers: Mapping[str, str]) -> Moment:
+    """Return this moment on the running loop. *headers* are the headers of the service's response."""
+    loop = asyncio.get_running_loop()
+    return Moment(Stamp(dates.now(), http_date(headers.get("date"))), loop, loop.time())
 
 
 class LoopResources:
@@ -45,7 +56,7 @@ class LoopResources:
         key = calls.http.keys["admin"]
         scheduler = self._schedulers.get(key)
         if scheduler is None:
-            scheduler = self._schedulers[key] = PollScheduler(calls)
+            scheduler = self._schedulers[key] = PollScheduler(calls.poll, calls.look)
         return scheduler
 
     async def close(self) -> None:
@@ -88,10 +99,6 @@ class AgentAPI:
     observation: Observation | None = None
     owner: object = field(default=None, repr=False)
 
-    def random(self) -> float:
-        """Return a number from 0 up to 1; it spreads polls and protects nothing."""
-        return random.random()
-
     def owned_by(self, owner: object) -> AgentAPI:
         """Return a copy that keeps *owner* alive."""
         return evolve(self, owner=owner)
@@ -100,11 +107,24 @@ class AgentAPI:
         """Return the running loop's scheduler for this key."""
         return self.loops.get().scheduler_for(self)
 
-    def observe(self, operation: str, project_id: str, job_id: str | None) -> Observation | None:
-        """Start to follow an operation, or add it to the operation that contains it."""
-        if self.observation is not None:
-            return PartOf(self.observation)
-        return self.http.observe(operation, project_id=project_id, conversation_id=job_id)
+    @contextmanager
+    def observed(
+        self, operation: str, project_id: str, job_id: str | None, *, active: bool = True
+    ) -> Generator[Observation | None, None, None]:
+        """Follow an operation for the length of a block; or the operation that contains it, if there is one.
+
+        Args:
+            operation: The operation's name.
+            project_id: Its project.
+            job_id: Its job, or None.
+            active: Whether the block is one request.
+        """
+        observation = self.observation and PartOf(self.observation)
+        if observation is None:
+            observation = self.http.observe(operation, project_id=project_id, conversation_id=job_id)
+        block = nullcontext() if observation is None or not active else observation.active()
+        with following(observation), block:
+            yield observation
 
     async def create(self, call: Call, dedupe_key: str | None) -> Job | str:
         """Create a job with one POST; with *dedupe_key*, only when it has none yet.
@@ -115,65 +135,78 @@ class AgentAPI:
         """
         if dedupe_key is None:
             return await self.post(call)
-        claim = self.claim(dedupe_key, call)
-        return await self.once().send(
-            claim, lambda sending: self.post(call, sending=sending), lambda job: job.id
-        )
+        sender = self.once(dedupe_key, call)
+        return await sender.send(lambda sending: self.post(call, sending=sending), lambda job: job.id)
 
-    def once(self) -> OnceSender:
-        """Return what sends at most once per key, on the running loop.
+    def once(self, dedupe_key: str, call: Call) -> OnceSender:
+        """Return what sends *call* at most once, on the running loop.
 
         Raises:
-            ConfigurationError: The session has no ledger.
+            ConfigurationError: The session has no ledger, or *dedupe_key* cannot be a key.
         """
         if self.ledger is None:
             raise ConfigurationError(
                 "dedupe_key needs a ledger to be recorded in: give the session ledger=SQLiteStore(path)",
                 field="dedupe_key",
             )
-        resources = self.loops.get()
-        return OnceSender(self.ledger, resources.recordings, resources.transport.unless_closed)
-
-    def claim(self, dedupe_key: str, call: Call) -> Claim:
-        """Return the claim for a request."""
-        return Claim(
+        claim = Claim(
             key=check_key(dedupe_key),
             operation=call.operation,
             parts=request_parts(self.http.base_url, call),
             token="",
-            lease=call.timeouts.request + LEASE_MARGIN,
+            lease=min(call.timeouts.request + LEASE_MARGIN, LONGEST_LEASE),
         )
+        resources = self.loops.get()
+        return OnceSender(claim, self.ledger, resources.recordings, resources.transport.unless_closed)
 
     async def post(self, call: Call, *, sending: Sending | None = None) -> Job:
         """Send *call*, a POST, at most once, and return the job in its answer, which may have no status."""
-        observation = self.observe(call.operation, call.project_id or "", call.job_id)
-        if observation is None:
-            return await self.http.job(call, sending=sending)
-        observation.set("input", call.prompt)
-        with following(observation), observation.active():
+        with self.observed(call.operation, call.project_id or "", call.job_id) as observation:
+            if observation is not None:
+                observation.set("input", call.prompt)
             job = await self.http.job(call, sending=sending, observation=observation)
-            observation.set("conversation_id", job.id)
-            note_job(observation, job)
+            if observation is not None:
+                observation.set("conversation_id", job.id)
+                note_job(observation, job)
             return job
 
-    async def get_job(self, job_id: str, *, project_id: str, retry: bool, limit: float | None = None) -> Job:
-        """Poll a job. If *retry* is false, poll once and within ``PollPolicy.timeout``.
+    async def look(self, state: JobState, *, retry: bool = False, limit: float = math.inf) -> Look:
+        """Poll a job, and note a successful poll in *state*.
 
-        Raises:
-            UnexpectedResponseError: The answer is another job, or not a job.
+        Args:
+            state: The job.
+            retry: Whether to retry. If not, there is one attempt within ``PollPolicy.timeout``.
+            limit: Limits that attempt further, in seconds.
         """
+        project_id, job_id = state.key
         call = get_job_call(self.defaults, project_id, job_id)
         if not retry:
-            limit = math.inf if limit is None else limit
             call = call.within(min(call.timeouts.request, self.poll.timeout, limit))
-        job = await self.http.job(call, single=not retry)
-        if job.id != job_id:
-            raw = job.raw or ResponseInfo(status=200, headers={})
-            raise UnexpectedResponseError(
-                f"get_job: asked for job {printable(job_id)}, but the answer is job {printable(job.id)}",
-                excerpt=printable(repr(job)),
-                status=raw.status,
-                headers=raw.headers,
-                request_id=raw.request_id,
-            )
-        return job
+        loop = asyncio.get_running_loop()
+        began, date = loop.time(), dates.now()
+        job: Job | None = None
+        error: Exception | None = None
+        try:
+            job = await self.http.job(call, single=not retry)
+            if job.id != job_id:
+                raise _other_job(job_id, job)
+        except Exception as failure:  # each wait decides whether to tolerate it
+            error = failure
+        served = http_date(response_headers(job, error).get("date"))
+        look = Look(
+            Moment(Stamp(date, served), loop, began), loop.time(), job if error is None else None, error
+        )
+        if error is None:
+            state.see(look)
+        return look
+
+
+def _other_job(job_id: str, job: Job) -> UnexpectedResponseError:
+    raw = job.raw or ResponseInfo(status=200, headers={})
+    return UnexpectedResponseError(
+        f"get_job: asked for job {printable(job_id)}, but the answer is job {printable(job.id)}",
+        excerpt=printable(repr(job)),
+        status=raw.status,
+        headers=raw.headers,
+        request_id=raw.request_id,
+    )

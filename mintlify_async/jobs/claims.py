@@ -121,49 +121,52 @@ def find(snapshot: Snapshot, key: str) -> Claim | None:
     return None
 
 
-def begin(snapshot: Snapshot, ours: Claim) -> tuple[Changes, Claim]:
-    """Claim a key that is free, or whose claim was not used within its lease. Return the valid claim."""
+def begin(snapshot: Snapshot, ours: Claim) -> tuple[Changes, tuple[Claim, float]]:
+    """Claim a key that is free, or whose claim was not used within its lease.
+
+    Return the valid claim, and for how many seconds other calls should wait for its result.
+    """
     holder = find(snapshot, ours.key)
     if holder is not None:
-        unused = holder.state == "claimed" and holder.seconds_left(snapshot.now) <= 0
-        if holder.token == ours.token or not unused:
-            return {}, holder
-    return {OPEN + ours.key: _written(ours)}, ours
+        seconds_left = holder.seconds_left(snapshot.now)
+        if holder.token == ours.token or holder.state != "claimed" or seconds_left > 0:
+            return {}, (holder, max(seconds_left, 0.0))
+    return {OPEN + ours.key: _written(ours)}, (ours, ours.lease)
 
 
 def set_state(snapshot: Snapshot, ours: Claim, state: Literal["claimed", "sending"]) -> tuple[Changes, bool]:
     """Change the state of *ours*; return whether it still holds."""
-    holder = find(snapshot, ours.key)
-    if holder is None or holder.token != ours.token or holder.state == "done":
-        return {}, False
-    if holder.state == state:
-        return {}, True
+    holder = _open_claim(snapshot, ours)
+    if holder is None or holder.state == state:
+        return {}, holder is not None
     return {OPEN + ours.key: _written(evolve(ours, state=state))}, True
-
-
-def record(snapshot: Snapshot, ours: Claim, result: str) -> tuple[Changes, bool]:
-    """Record the result of *ours*; return whether it is recorded, which another claim on the key prevents."""
-    holder = find(snapshot, ours.key)
-    if holder is None or holder.token != ours.token:
-        return {}, False
-    if holder.state == "done":
-        return {}, holder.result == result
-    return {OPEN + ours.key: None, DONE + ours.key: _written(evolve(ours, state="done", result=result))}, True
 
 
 def release(snapshot: Snapshot, ours: Claim) -> tuple[Changes, None]:
     """Delete *ours*, whose request started nothing. If the key has another claim or none, do nothing."""
+    return {} if _open_claim(snapshot, ours) is None else {OPEN + ours.key: None}, None
+
+
+def _open_claim(snapshot: Snapshot, ours: Claim) -> Claim | None:
+    """Return the claim on the key if it is *ours* and still open."""
     holder = find(snapshot, ours.key)
-    if holder is None or holder.token != ours.token or holder.state == "done":
-        return {}, None
-    return {OPEN + ours.key: None}, None
+    return None if holder is None or holder.token != ours.token or holder.state == "done" else holder
 
 
-def resolve(snapshot: Snapshot, key: str, result: str) -> tuple[Changes, bool]:
-    """Record *result* by hand for an open claim. Return whether the key has this result now."""
+def record(snapshot: Snapshot, key: str, result: str, token: str | None = None) -> tuple[Changes, bool]:
+    """Record the result of an open claim. Return whether the key has this result now.
+
+    Args:
+        snapshot: The records of the key.
+        key: The ``dedupe_key``.
+        result: The result.
+        token: The call whose claim it must be. None is a person, who may close any claim.
+    """
     holder = find(snapshot, key)
-    if holder is None or holder.state == "done":
-        return {}, holder is not None and holder.result == result
+    if holder is None or token not in (None, holder.token):
+        return {}, False
+    if holder.state == "done":
+        return {}, holder.result == result
     return {OPEN + key: None, DONE + key: _written(evolve(holder, state="done", result=result))}, True
 
 

@@ -9,25 +9,31 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from typing import Any, Literal
 
 from attrs import evolve
 
-from ..errors import APITimeoutError, ConfigurationError, NotFoundError, StateError, printable
-from ..http.observer import Observation, following, note_job
+from ..errors import (
+    APITimeoutError,
+    ConfigurationError,
+    JobFailedError,
+    NotFoundError,
+    StateError,
+    printable,
+)
+from ..http.observer import Observation, note_job
 from ..http.sending import Sending
 from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp
-from ..model.number_checks import check_seconds
 from ..model.response_info import ResponseInfo
 from ..protocol.calls import Call, send_message_call
 from ..runtime import dates
-from .agent_api import AgentAPI
-from .poll_scheduler import look_at, moment, response_headers
+from .agent_api import AgentAPI, moment
 from .send_once import had_no_effect
-from .stale_guard import JobState, Look
+from .stale_guard import JobState, Look, response_headers
 from .steps import Steps
-from .wait import DEFAULT_PR_GRACE, DEFAULT_TIMEOUT, JobWait, OnChange, Until, check_wait
+from .wait import DEFAULT_TIMEOUT, JobWait, check_timeout
 
 log = logging.getLogger("mintlify_async")
 
@@ -102,15 +108,7 @@ class JobHandle:
         """Wait until the job has ended."""
         return self.wait().__await__()
 
-    async def wait(
-        self,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        *,
-        check: bool = True,
-        until: Until = "terminal",
-        pr_grace: float = DEFAULT_PR_GRACE,
-        on_change: OnChange | None = None,
-    ) -> Job:
+    async def wait(self, timeout: float | None = DEFAULT_TIMEOUT, *, check: bool = True) -> Job:
         """Wait until the job has ended, and return its record. Polls at least once.
 
         After a follow-up, a final status must belong to that follow-up. It is returned if the poll that read
@@ -120,11 +118,6 @@ class JobHandle:
             timeout: Limits the complete wait, in seconds. None sets no limit. One last poll starts at the
                 deadline and may take a second.
             check: Raise when the job has failed.
-            until: ``"pr"`` also waits for the pull request of a completed job.
-            pr_grace: With ``until="pr"``: how long to wait for the pull request, in seconds. Then the job is
-                returned without it.
-            on_change: A plain function, called with the first record and with each one that
-                differs from the one before. An exception from it ends the wait.
 
         Raises:
             JobFailedError: The job has failed, and *check* is true.
@@ -138,17 +131,17 @@ class JobHandle:
             StateError: The session is closed, or was closed meanwhile.
             ConfigurationError: An argument is invalid.
         """
-        check_wait(timeout, pr_grace, on_change)
-        observation = self._calls.observe("wait", *self._state.key)
-        with following(observation):
-            wait = self._begin_wait(timeout, None if observation is None else _note_polls(observation))
-            job = await wait.result(check=check, until=until, pr_grace=pr_grace, on_change=on_change)
+        check_timeout(timeout)
+        calls, state = self._calls, self._state
+        with calls.observed("wait", *state.key, active=False) as observation:
+            wait = JobWait(calls.scheduler(), state, timeout, partial(_note_poll, observation))
+            while not (job := await wait.change()).done:
+                pass
+            if job.status == "failed" and check:
+                raise JobFailedError(job)
             if observation is not None:
                 note_job(observation, job)
             return job
-
-    def _begin_wait(self, timeout: float | None, on_look: Callable[[Look], object] | None = None) -> JobWait:
-        return JobWait(self._calls, self._calls.scheduler(), self._state, timeout, on_look)
 
     async def refresh(self) -> Job:
         """Poll once, and return the record as it was received.
@@ -162,20 +155,15 @@ class JobHandle:
             APIConnectionError: It cannot be reached.
             UnexpectedResponseError: Its answer is not a job.
         """
-        observation = self._calls.observe("refresh", *self._state.key)
-        if observation is None:
-            return await self._refresh()
-        with following(observation), observation.active():
-            job = await self._refresh()
-            note_job(observation, job)
+        with self._calls.observed("refresh", *self._state.key) as observation:
+            look = await self._calls.look(self._state, retry=True)
+            age = self._state.age(look)
+            if isinstance(look.error, NotFoundError) and age is not None:
+                look.error.args = (f"{look.error}; the job was created {age:.0f} s ago",)
+            job = _record_of(look)
+            if observation is not None:
+                note_job(observation, job)
             return job
-
-    async def _refresh(self) -> Job:
-        look = await look_at(self._calls, self._state, retry=True)
-        age = self._state.age(look)
-        if isinstance(look.error, NotFoundError) and age is not None:
-            look.error.args = (f"{look.error}; the job was created {age:.0f} s ago",)
-        return _record_of(look)
 
     def watch(self, timeout: float | None = DEFAULT_TIMEOUT) -> JobWatch:
         """Return an async iterator over the job's records: the first, then each that differs.
@@ -189,8 +177,8 @@ class JobHandle:
         Raises:
             ConfigurationError: *timeout* is not a number of seconds.
         """
-        check_seconds(timeout, "timeout", zero=True, none="waits without end")
-        return JobWatch(lambda: self._begin_wait(timeout))
+        check_timeout(timeout)
+        return JobWatch(lambda: JobWait(self._calls.scheduler(), self._state, timeout))
 
     async def send(
         self,
@@ -245,15 +233,10 @@ class JobHandle:
             await self._post(call, deadline, Sending())
             return Turn(calls, self._state)
 
-        claim = calls.claim(dedupe_key, call)
-        sender = calls.once()
-        if on_active != "send" and not await sender.is_known(claim):
+        sender = calls.once(dedupe_key, call)
+        if on_active != "send" and not await sender.is_known():
             await self._before_send(on_active, deadline)
-        result = await sender.send(
-            claim,
-            lambda sending: self._post(call, deadline, sending),
-            lambda ref: ref,
-        )
+        result = await sender.send(lambda sending: self._post(call, deadline, sending), str)
         ref = JobRef.of(result, self.project_id)
         if ref.sent is None:  # a person has resolved the claim with the job's id
             ref = evolve(ref, sent=Stamp(dates.now()))
@@ -265,7 +248,7 @@ class JobHandle:
         if on_active == "wait":
             await self.wait(min(DEFAULT_TIMEOUT, max(0.0, seconds_left)), check=False)
         elif on_active == "raise":
-            job = _record_of(await look_at(self._calls, self._state, retry=False, limit=seconds_left / 2))
+            job = _record_of(await self._calls.look(self._state, limit=seconds_left / 2))
             if not self.done:
                 raise StateError(
                     f"job {printable(self.id)} is {printable(job.status)} and its newest turn has not ended; "
@@ -307,14 +290,13 @@ def _record_of(look: Look) -> Job:
     return look.job
 
 
-def _note_polls(observation: Observation) -> Callable[[Look], None]:
-    def note(look: Look) -> None:
-        if look.job is not None:
-            observation.event("poll", {"status": look.job.status})
-        else:
-            observation.event("poll", {"error": type(look.error).__name__})
-
-    return note
+def _note_poll(observation: Observation | None, look: Look) -> None:
+    if observation is None:
+        return
+    if look.job is not None:
+        observation.event("poll", {"status": look.job.status})
+    else:
+        observation.event("poll", {"error": type(look.error).__name__})
 
 
 class Turn(JobHandle):
@@ -363,10 +345,10 @@ def handle_over(handle: JobHandle, calls: AgentAPI) -> JobHandle:
     return JobHandle(calls, handle._state)  # pyright: ignore[reportPrivateUsage] - for this module, not for users
 
 
-async def wait_for_own(handle: JobHandle, timeout: float | None, **rules: Any) -> Job:
+async def wait_for_own(handle: JobHandle, timeout: float | None, *, check: bool) -> Job:
     """Wait for a job that the same call has created. If the call is cancelled, log the reference."""
     try:
-        return await handle.wait(timeout, **rules)
+        return await handle.wait(timeout, check=check)
     except asyncio.CancelledError:
         log.warning(
             "run_job was cancelled while it waited; the job keeps running: session.job(%r)", str(handle.ref)

@@ -61,7 +61,7 @@ class Ledger:
             raise ConfigurationError("job_id must be a string that is not empty", field="job_id")
         keys, keep = claim_keys(check_key(key)), self._store.keep
         if not await change(
-            self._store, keys, lambda records: claims.resolve(records, key, job_id), keep=keep
+            self._store, keys, lambda records: claims.record(records, key, job_id), keep=keep
         ):
             raise ConfigurationError(
                 f"the ledger has no open claim {printable(key, 80)!r}; see open_claims()", field="key"

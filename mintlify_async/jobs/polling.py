@@ -1,13 +1,11 @@
-"""The times of polls, and the agent API that polling needs. No I/O."""
+"""The times of polls. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, Final, Protocol
+from typing import Final
 
 from attrs import define, field
 
-from ..model.job_record import Job
 from ..model.number_checks import LARGEST, is_number
 
 JITTER: Final = 0.2
@@ -69,22 +67,3 @@ class PollPolicy:
         interval = min(self.cap, self.initial * min(self.factor, 1000.0) ** min(polls - 1, 64))
         varied = interval * (1 + JITTER * (2 * random - 1))
         return max(SHORTEST, min(self.cap, varied))
-
-
-class PollCalls(Protocol):
-    """The agent API that waits and the scheduler need."""
-
-    @property
-    def poll(self) -> PollPolicy:
-        """When jobs are polled."""
-        ...
-
-    def random(self) -> float:
-        """Return a random number from 0 up to 1."""
-        ...
-
-    def get_job(
-        self, job_id: str, *, project_id: str, retry: bool, limit: float | None = None
-    ) -> Coroutine[Any, Any, Job]:
-        """Get a job. If *retry* is false, do not retry, and use ``PollPolicy.timeout``."""
-        ...

@@ -19,7 +19,7 @@ from ..errors import APIStatusError, printable
 from ..http.sending import Sending
 from ..storage.store import Snapshot, Store, change, new_version
 from . import claims
-from .claims import LONGEST_LEASE, Claim, ClaimLostError, check_same, claim_keys, outcome_unknown
+from .claims import Claim, ClaimLostError, check_same, claim_keys, outcome_unknown
 
 log = logging.getLogger("mintlify_async")
 
@@ -103,25 +103,24 @@ async def _insist(step: Callable[[], Awaitable[object]], failure: str) -> None:
 
 @frozen(eq=False)
 class OnceSender:
-    """Sends POSTs at most once per key, with one event loop's resources.
+    """Sends a POST at most once per key, with one event loop's resources.
 
     Args:
+        claim: The claim on the key, without a token. Its lease must cover the request.
         store: Where the claims are.
         recordings: Finishes the pending ledger writes.
         unless_closed: Ends a pause when the session is closed.
     """
 
+    claim: Claim
     store: Store
     recordings: Recordings
     unless_closed: UnlessClosed
 
-    async def send(
-        self, claim: Claim, post: Callable[[Sending], Awaitable[T]], result_of: Callable[[T], str]
-    ) -> T | str:
-        """If its key has no claim yet, send a request. Never send it twice.
+    async def send(self, post: Callable[[Sending], Awaitable[T]], result_of: Callable[[T], str]) -> T | str:
+        """If the key has no claim yet, send its request. Never send it twice.
 
         Args:
-            claim: The claim. Its lease must cover the request.
             post: Sends the one POST.
             result_of: Returns the result to record for other calls with the same key.
 
@@ -134,35 +133,52 @@ class OnceSender:
             MintlifyError: The error of *post* or of the store. The key is free again when nothing was
                 started.
         """
-        call: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        call: asyncio.Future[None] = loop.create_future()
         self.recordings.follow(call)
+        snapshot: Snapshot | None = EMPTY  # most keys are new, so the first write assumes it
+        last_state, end, pause = ("", ""), 0.0, FIRST_PAUSE
         try:
             while True:
-                claim = evolve(claim, token=new_version(), lease=min(claim.lease, LONGEST_LEASE))
-                holder = await self._begin(claim)
+                claim = evolve(self.claim, token=new_version())
+                holder, seconds_left = await self._begin(claim, snapshot)
+                snapshot = None
                 if holder.token == claim.token:
                     try:
                         return await self._send(claim, post, result_of)
                     except ClaimLostError:
                         continue
-                result = await self._outcome_of(holder, claim)
-                if result is not None:
-                    return result
+                check_same(holder, claim)
+                if holder.result is not None:
+                    return holder.result
+                if (holder.token, holder.state) != last_state:
+                    last_state, end = (holder.token, holder.state), loop.time() + seconds_left
+                    log.warning(
+                        "waiting up to %.0f s for another call's %s with dedupe_key %r, which is %s",
+                        seconds_left, holder.operation, printable(claim.key, 80), holder.state,
+                    )  # fmt: skip
+                if loop.time() >= end and holder.state == "sending":
+                    raise outcome_unknown(holder)
+                # The store's time says when a lease ends. Its clock may have been set since then.
+                await self.unless_closed(asyncio.sleep(min(pause, max(end - loop.time(), FIRST_PAUSE))))
+                pause = min(LONGEST_PAUSE, pause * 2)
         finally:
             call.cancel()
 
-    async def is_known(self, claim: Claim) -> bool:
+    async def is_known(self) -> bool:
         """Return whether the key has a claim already. If the claim is for another request, raise an error."""
-        holder = claims.find(await self.store.read(claim_keys(claim.key)), claim.key)
+        holder = claims.find(await self.store.read(claim_keys(self.claim.key)), self.claim.key)
         if holder is not None:
-            check_same(holder, claim)
+            check_same(holder, self.claim)
         return holder is not None
 
-    async def _begin(self, claim: Claim) -> Claim:
-        """Claim the key, and return the valid claim. If the claim fails, nothing was sent."""
+    async def _begin(self, claim: Claim, snapshot: Snapshot | None) -> tuple[Claim, float]:
+        """Claim the key. Return the valid claim, and for how many seconds to wait for its result.
+
+        If this fails, nothing was sent.
+        """
         try:
-            # Most keys are new, so the first write assumes it.
-            return await self._change(claim, partial(claims.begin, ours=claim), snapshot=EMPTY)
+            return await self._change(partial(claims.begin, ours=claim), snapshot=snapshot)
         except BaseException:
             await self._release(claim)
             raise
@@ -187,8 +203,8 @@ class OnceSender:
 
         async def record() -> None:
             nonlocal is_recorded
-            rule = partial(claims.record, ours=claim, result=result)
-            recorded = await self._change(claim, rule, keep=self.store.keep)
+            rule = partial(claims.record, key=claim.key, result=result, token=claim.token)
+            recorded = await self._change(rule, keep=self.store.keep)
             is_recorded = True
             if not recorded:
                 log.warning("%s was not recorded: its key was changed by hand", what)
@@ -201,56 +217,24 @@ class OnceSender:
         return answer
 
     async def _set_state(self, claim: Claim, state: Literal["claimed", "sending"]) -> None:
-        if not await self._change(claim, partial(claims.set_state, ours=claim, state=state)):
+        if not await self._change(partial(claims.set_state, ours=claim, state=state)):
             raise ClaimLostError("another call has taken over the dedupe_key; nothing was sent")
 
     async def _release(self, claim: Claim) -> None:
         await self.recordings.insist(
-            lambda: self._change(claim, partial(claims.release, ours=claim)),
+            lambda: self._change(partial(claims.release, ours=claim)),
             f"dedupe_key {printable(claim.key, 80)!r} was not released; nothing was started, so forget it",
             RELEASE_PATIENCE,
         )
 
-    async def _outcome_of(self, holder: Claim, ours: Claim) -> str | None:
-        """Wait for the result of another call's claim. If the key can be claimed, return None."""
-        loop = asyncio.get_running_loop()
-        last_state, end, pause = ("", ""), 0.0, FIRST_PAUSE
-        while True:
-            check_same(holder, ours)
-            if holder.result is not None:
-                return holder.result
-            snapshot = await self.store.read(claim_keys(ours.key))
-            newest = claims.find(snapshot, ours.key)
-            if newest is None:
-                return None
-            holder = newest
-            if holder.result is not None:
-                continue
-            if (holder.token, holder.state) != last_state:
-                seconds_left = max(holder.seconds_left(snapshot.now), 0.0)
-                last_state, end = (holder.token, holder.state), loop.time() + seconds_left
-                log.warning(
-                    "waiting up to %.0f s for another call's %s with dedupe_key %r, which is %s",
-                    seconds_left, holder.operation, printable(ours.key, 80), holder.state,
-                )  # fmt: skip
-            seconds_left = end - loop.time()
-            if seconds_left > 0:
-                await self.unless_closed(asyncio.sleep(min(pause, seconds_left)))
-                pause = min(LONGEST_PAUSE, pause * 2)
-            elif holder.state == "sending":
-                raise outcome_unknown(holder)
-            else:
-                return None  # its lease has ended
-
     async def _change(
         self,
-        claim: Claim,
         rule: Callable[[Snapshot], tuple[claims.Changes, T]],
         *,
         keep: float | None = None,
         snapshot: Snapshot | None = None,
     ) -> T:
-        return await change(self.store, claim_keys(claim.key), rule, keep=keep, snapshot=snapshot)
+        return await change(self.store, claim_keys(self.claim.key), rule, keep=keep, snapshot=snapshot)
 
 
 EMPTY: Final = Snapshot(records={}, now=0.0)

@@ -8,6 +8,8 @@ started long enough after the follow-up. No I/O.
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Mapping
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -27,11 +29,19 @@ DATE_SECONDS: Final = 1.0
 DATE_SLACK: Final = 10.0
 """By how many seconds ``Date`` may lag behind the loop's time; one that lags further does not advance."""
 
+IN_A_ROW: Final = ""
+"""In place of a final status: an earlier follow-up was not certain when this one was sent. Replicas may show
+the end before it for a window, and its own end after that, so no end counts before a window has passed."""
+
 ROUNDING: Final = 1e-6
 """A timer may be early by the clock's resolution, in seconds."""
 
 REMEMBERED: Final = 1000
 """How many jobs with a follow-up a session remembers without a handle: ten projects of one hour."""
+
+
+JobKey = tuple[str, str]
+"""The project and the job."""
 
 
 @frozen(eq=False)
@@ -64,6 +74,18 @@ class Look:
     ended: float
     job: Job | None = None
     error: Exception | None = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the response; none where there was no response."""
+        return response_headers(self.job, self.error)
+
+
+def response_headers(job: Job | None, error: BaseException | None) -> Mapping[str, str]:
+    """Return the headers of the response with *job* or *error*; none where there was no response."""
+    if job is not None:
+        return {} if job.raw is None else job.raw.headers
+    return getattr(error, "headers", None) or {}
 
 
 def elapsed(since: Moment, look: Look, known_since: float) -> float:
@@ -99,22 +121,26 @@ class FollowUp:
         was_final: Whether the job had been seen with a final status before. If not, the earlier turn may
             end first, so a final status must last.
         ending: The final status that polls have shown since then, without another one between, and since
-            when; or None.
+            when; or ``IN_A_ROW`` and when it was sent; or None.
     """
 
     sent: Moment
     was_final: bool
     ending: tuple[str, Moment] | None = None
 
-    def after(self, look: Look, known_since: float) -> FollowUp:
+    def after(self, look: Look, known_since: float, window: float) -> FollowUp:
         """Return the follow-up with what *look*, a successful one, shows of its ending."""
         assert look.job is not None
-        if elapsed(self.sent, look, known_since) < 0:
+        if elapsed(self.sent, look, known_since) < (window - ROUNDING if self._is_in_a_row else 0):
             return self
         status = look.job.status
         if self.ending is not None and self.ending[0] == status:
             return self
         return evolve(self, ending=(status, look.began) if status in TERMINAL_STATES else None)
+
+    @property
+    def _is_in_a_row(self) -> bool:
+        return self.ending is not None and self.ending[0] == IN_A_ROW
 
     def seconds_left(self, look: Look, known_since: float, window: float) -> float:
         """Return how many seconds after *look* a poll may be accepted; 0 if *look* itself is.
@@ -125,9 +151,15 @@ class FollowUp:
             window: For how long a final status may still be an old one, in seconds.
         """
         age = elapsed(self.sent, look, known_since)
-        if not self.was_final and age < max(LONGEST, window):
+        if self._is_in_a_row:  # so less than a window has passed
+            age -= window
+        elif not self.was_final and age < max(LONGEST, window):
             age = 0.0 if self.ending is None else elapsed(self.ending[1], look, known_since)
         return window - age if window - age > ROUNDING else 0.0
+
+
+StateBefore = tuple[bool, bool, FollowUp | None]
+"""Before a follow-up: whether a final status was seen, whether the last record was certain, its follow-up."""
 
 
 class JobState:
@@ -219,7 +251,7 @@ class JobState:
         self.raw = None if look.job is None else look.job.raw
         known_since = self._known_since(look)
         if self.follow_up is not None:
-            self.follow_up = self.follow_up.after(look, known_since)
+            self.follow_up = self.follow_up.after(look, known_since, self.window)
             self._left = self.follow_up.seconds_left(look, known_since, self.window)
 
     def _known_since(self, look: Look) -> float:
@@ -240,16 +272,14 @@ class JobState:
         age = self.age(look)
         return age is not None and self.look is None and age <= NOT_FOUND_SECONDS
 
-    def begin_sending(self, window: float) -> tuple[bool, FollowUp | None]:
+    def begin_sending(self, window: float) -> StateBefore:
         """Accept nothing until a follow-up was sent. Return the argument of :meth:`end_sending`."""
         self.window = window
-        state_before = self.was_final, self.follow_up
+        state_before = self.was_final, self.accepted, self.follow_up
         self._sending += 1
         return state_before
 
-    def end_sending(
-        self, state_before: tuple[bool, FollowUp | None], sent_at: Moment | None, job: Job | None = None
-    ) -> None:
+    def end_sending(self, state_before: StateBefore, sent_at: Moment | None, job: Job | None = None) -> None:
         """Note how the sending of a follow-up has ended.
 
         Args:
@@ -260,10 +290,11 @@ class JobState:
         """
         self._sending -= 1
         if sent_at is not None:
-            was_final, previous_follow_up = state_before
+            was_final, was_certain, previous_follow_up = state_before
             # If follow-ups were sent at the same time, the turn of another one may end first.
             alone = not self._sending and self.follow_up is previous_follow_up
-            self.follow_up, self._left = FollowUp(sent_at, was_final and alone), None
+            ending = None if was_certain and alone else (IN_A_ROW, sent_at)
+            self.follow_up, self._left = FollowUp(sent_at, was_final and alone, ending), None
             self.job = job or self.job
 
 
@@ -278,8 +309,8 @@ class JobStates:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._states: WeakValueDictionary[tuple[str, str], JobState] = WeakValueDictionary()
-        self._followed: dict[tuple[str, str], JobState] = {}
+        self._states: WeakValueDictionary[JobKey, JobState] = WeakValueDictionary()
+        self._followed: deque[JobState] = deque(maxlen=REMEMBERED)
         self._lock = threading.Lock()  # a session may serve several threads
 
     def of(self, ref: JobRef, window: float) -> JobState:
@@ -294,8 +325,4 @@ class JobStates:
 
     def remember(self, state: JobState) -> None:
         """Keep *state*, whose job gets a follow-up, although its handles may go."""
-        with self._lock:
-            self._followed.pop(state.key, None)
-            self._followed[state.key] = state
-            if len(self._followed) > REMEMBERED:
-                del self._followed[next(iter(self._followed))]
+        self._followed.append(state)

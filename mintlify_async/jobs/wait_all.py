@@ -5,65 +5,39 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Literal, Self, overload
+from typing import Self
 
 from ..errors import JobTimeoutError, StateError
 from ..model.job_record import Job
-from ..model.number_checks import check_seconds
 from .handle import JobHandle
 from .poll_scheduler import end_tasks
 from .steps import Steps
-from .wait import DEFAULT_TIMEOUT
-
-
-@overload
-async def wait_all(
-    jobs: Iterable[JobHandle],
-    timeout: float | None = ...,
-    *,
-    return_exceptions: Literal[False] = ...,
-    check: bool = ...,
-) -> list[Job]: ...
-
-
-@overload
-async def wait_all(
-    jobs: Iterable[JobHandle], timeout: float | None = ..., *, return_exceptions: bool, check: bool = ...
-) -> list[Job | Exception]: ...
+from .wait import DEFAULT_TIMEOUT, check_timeout
 
 
 async def wait_all(
-    jobs: Iterable[JobHandle],
-    timeout: float | None = DEFAULT_TIMEOUT,
-    *,
-    return_exceptions: bool = False,
-    check: bool = True,
-) -> list[Job] | list[Job | Exception]:
+    jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIMEOUT, *, check: bool = True
+) -> list[Job]:
     """Wait for many jobs, and return their records in the order of *jobs*.
 
-    The limits of the session's poll policy apply to all of them together.
+    The limits of the session's poll policy apply to all of them together. The first wait that fails ends the
+    others. ``asyncio.gather(*jobs, return_exceptions=True)`` ends none, and returns each error in its place.
 
     Args:
         jobs: The handles.
         timeout: Limits the complete wait, in seconds. None sets no limit.
-        return_exceptions: Return each error in the place of its record, rather than raise
-            the first one and end the other waits.
         check: Treat a failed job as an error.
 
     Raises:
         MintlifyError: The error of the first wait that fails; see :meth:`JobHandle.wait`.
         ConfigurationError: *timeout* is not a number of seconds.
     """
-    check_seconds(timeout, "timeout", zero=True, none="waits without end")
+    check_timeout(timeout)
     waits = [asyncio.create_task(handle.wait(timeout, check=check)) for handle in jobs]
     try:
-        results = await asyncio.gather(*waits, return_exceptions=return_exceptions)
+        return await asyncio.gather(*waits)
     finally:
         await end_tasks(waits)
-    for result in results:
-        if isinstance(result, BaseException) and not isinstance(result, Exception):
-            raise result  # a wait that other code has cancelled
-    return results  # type: ignore[return-value]
 
 
 def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIMEOUT) -> AsCompleted:
@@ -82,7 +56,7 @@ def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIME
     Raises:
         ConfigurationError: *timeout* is not a number of seconds.
     """
-    check_seconds(timeout, "timeout", zero=True, none="waits without end")
+    check_timeout(timeout)
     return AsCompleted(list(jobs), timeout)
 
 

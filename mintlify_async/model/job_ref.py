@@ -92,8 +92,8 @@ class End:
     """A final status that polls have shown since some moment, without another status between.
 
     Args:
-        status: The status.
-        since: When a poll first showed it.
+        status: The status. Empty if the follow-up was sent before the result of an earlier one was certain.
+        since: When a poll first showed it. With an empty status: when the follow-up was sent.
     """
 
     status: str = field(converter=str)

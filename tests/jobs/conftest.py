@@ -8,7 +8,8 @@ from mintlify_async.testing.loop_time import virtual_time
 
 
 @pytest.fixture
-async def virtual():
-    """The loop's time jumps ahead as soon as everything waits."""
+async def virtual(monkeypatch):
+    """The loop's time jumps ahead as soon as everything waits; the intervals of polls do not vary."""
+    monkeypatch.setattr("random.random", lambda: 0.5)
     with virtual_time():
         yield

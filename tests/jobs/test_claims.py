@@ -48,6 +48,9 @@ class Records:
             assert repeated == result
         return result
 
+    def begin(self, claim):
+        return self.run(claims.begin, claim)[0]
+
     @property
     def held(self):
         return find(Snapshot(records=self.records, now=self.now), "k")
@@ -60,18 +63,18 @@ def records():
 
 def test_a_free_key_is_claimed(records):
     """And nobody else claims it while its lease lasts."""
-    assert records.run(claims.begin, OURS).token == "ours"
+    assert records.begin(OURS).token == "ours"
     records.now += 64.9
-    assert records.run(claims.begin, OTHERS).token == "ours"
+    assert records.begin(OTHERS).token == "ours"
 
 
 def test_an_unused_claim_is_taken_over_when_its_lease_has_ended(records):
     """By the store's time; the former holder cannot begin to send any more."""
-    records.run(claims.begin, OURS)
+    records.begin(OURS)
     records.now += 65
-    assert records.run(claims.begin, OTHERS).token == "others"
+    assert records.begin(OTHERS).token == "others"
     assert not records.run(claims.set_state, OURS, "sending")
-    assert not records.run(claims.record, OURS, "job_1")
+    assert not records.run(claims.record, "k", "job_1", OURS.token)
     records.run(claims.release, OURS)
     assert records.held.token == "others"
     assert records.run(claims.set_state, OTHERS, "sending")
@@ -79,64 +82,64 @@ def test_an_unused_claim_is_taken_over_when_its_lease_has_ended(records):
 
 def test_a_claim_that_is_sending_is_never_taken_over(records):
     """However long ago that was; and its state has the time of its own writing."""
-    records.run(claims.begin, OURS)
+    records.begin(OURS)
     records.now += 10
     records.run(claims.set_state, OURS, "sending")
     assert records.held.since == 1010
     assert records.held.seconds_left(1010) == 65 + 60
     records.now += 1e9
-    held = records.run(claims.begin, OTHERS)
+    held = records.begin(OTHERS)
     assert (held.token, held.state) == ("ours", "sending")
 
 
 def test_before_a_retry_it_is_claimed_again(records):
     """And then it may be taken over again, after another lease."""
-    records.run(claims.begin, OURS)
+    records.begin(OURS)
     records.run(claims.set_state, OURS, "sending")
     records.now += 60
     assert records.run(claims.set_state, OURS, "claimed")
     records.now += 64
-    assert records.run(claims.begin, OTHERS).token == "ours"
+    assert records.begin(OTHERS).token == "ours"
     records.now += 1
-    assert records.run(claims.begin, OTHERS).token == "others"
+    assert records.begin(OTHERS).token == "others"
 
 
 @pytest.mark.parametrize("state", ["claimed", "sending"])
 def test_a_release_frees_the_key(records, state):
     """Of both states; a second release, and one of a claim that is done, change nothing."""
-    records.run(claims.begin, OURS)
+    records.begin(OURS)
     records.run(claims.set_state, OURS, state)
     records.run(claims.release, OURS)
     records.run(claims.release, OURS)
     assert records.records == {}
-    records.run(claims.begin, OTHERS)
-    records.run(claims.record, OTHERS, "job_1")
+    records.begin(OTHERS)
+    records.run(claims.record, "k", "job_1", OTHERS.token)
     records.run(claims.release, OTHERS)
     assert records.held.result == "job_1"
 
 
 def test_a_result_is_recorded_once_and_for_all(records):
     """Later calls get it; the open record is gone."""
-    records.run(claims.begin, OURS)
+    records.begin(OURS)
     records.run(claims.set_state, OURS, "sending")
-    assert records.run(claims.record, OURS, "job_1")
-    assert not records.run(claims.record, OURS, "job_2")
+    assert records.run(claims.record, "k", "job_1", OURS.token)
+    assert not records.run(claims.record, "k", "job_2", OURS.token)
     assert not records.run(claims.set_state, OURS, "sending")
-    held = records.run(claims.begin, OTHERS)
+    held = records.begin(OTHERS)
     assert (held.state, held.result) == ("done", "job_1")
     assert list(records.records) == ["claims/done/k"]
 
 
 def test_people_resolve_and_forget(records):
     """An open claim gets a result by hand, once; a forgotten key is free."""
-    assert not records.run(claims.resolve, "k", "job_1")
-    records.run(claims.begin, OURS)
-    assert records.run(claims.resolve, "k", "job_1")
-    assert records.run(claims.resolve, "k", "job_1")
-    assert not records.run(claims.resolve, "k", "job_2")
+    assert not records.run(claims.record, "k", "job_1")
+    records.begin(OURS)
+    assert records.run(claims.record, "k", "job_1")
+    assert records.run(claims.record, "k", "job_1")
+    assert not records.run(claims.record, "k", "job_2")
     records.run(claims.forget, "k")
     assert records.records == {}
-    assert not records.run(claims.record, OURS, "job_1")
+    assert not records.run(claims.record, "k", "job_1", OURS.token)
 
 
 def test_any_order_of_steps_lets_one_call_send():
@@ -148,7 +151,7 @@ def test_any_order_of_steps_lets_one_call_send():
             call = dice.choice(calls)
             match dice.randrange(6):
                 case 0:
-                    records.run(claims.begin, call)
+                    records.begin(call)
                 case 1:
                     if records.run(claims.set_state, call, "sending"):
                         assert sending in (None, call.token)
@@ -160,7 +163,7 @@ def test_any_order_of_steps_lets_one_call_send():
                 case 3:
                     records.now += dice.choice([0, 1, 64, 70, 500])
                 case 4 if sending == call.token and dice.random() < 0.2:
-                    assert records.run(claims.record, call, "job")
+                    assert records.run(claims.record, "k", "job", call.token)
                 case _:
                     pass
 

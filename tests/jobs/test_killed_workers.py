@@ -13,10 +13,9 @@ import json
 import os
 import random
 import re
-import sys
 from asyncio import selector_events
 from collections import Counter
-from pathlib import Path
+from multiprocessing import forkserver
 
 import pytest
 
@@ -25,21 +24,28 @@ from mintlify_async import (
     Ledger,
     OutcomeUnknownError,
     SQLiteStore,
+    Timeouts,
 )
 from mintlify_async.errors import APIStatusError
 from mintlify_async.testing import JobLife, LocalService, Reset
 from mintlify_async.testing.loop_time import virtual_time
-from tests.support.child_process import child_environment
-
-PROGRAM = Path(__file__).parents[1] / "support" / "keyed_worker.py"
+from tests.support.keyed_worker import Worker, opened
 
 WHOLE = os.environ.get("SWEEPS") == "whole"
 ROUNDS = 150 if WHOLE else 2
 FAULTS = 10_000 if WHOLE else 60
 CANCELLED = 500 if WHOLE else 20
 AT_ONCE = 3000 if WHOLE else 300
+LONGEST_LIFE = 0.3
+"""Seconds after which a worker that is to be killed has been killed. On an idle machine it needs 0.15 s."""
 
 pytestmark = pytest.mark.sweep if WHOLE else pytest.mark.real
+
+
+@pytest.fixture(scope="module")
+def fork_server():
+    """The process that forks the workers. It ends with the process of the tests."""
+    forkserver.ensure_running()
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -50,73 +56,52 @@ def ledger(request, tmp_path):
     return request.getfixturevalue("redis_server").url
 
 
-@contextlib.asynccontextmanager
-async def opened(ledger):
-    if not ledger.startswith("redis://"):
-        yield SQLiteStore(ledger)
-        return
-    from redis.asyncio import Redis
-
-    from mintlify_async.contrib.redis import RedisStore
-
-    async with Redis.from_url(ledger) as client:
-        yield RedisStore(client, timeout=60)
-
-
-async def start(service, ledger, key):
-    """Start a worker and wait until it is ready to create its job."""
-    worker = await asyncio.create_subprocess_exec(
-        sys.executable, PROGRAM, ledger, key,
-        env=child_environment(service),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    assert await worker.stdout.readline() == b"ready\n"
-    return worker
-
-
-async def run(worker, kill_after=None):
-    """Let a worker begin; kill it after so many seconds. Return what it printed."""
-    said = asyncio.create_task(worker.communicate(b"\n"))
-    if kill_after is not None:
-        await asyncio.sleep(kill_after)
-        with contextlib.suppress(ProcessLookupError):
-            worker.kill()
-    out, _ = await said
-    return out.decode().strip()
-
-
 def prompts(service):
     """Count the POSTs by their prompts."""
     return Counter(request.json["prompt"] for request in service.requests if request.method == "POST")
 
 
-async def test_workers_killed_at_random_moments(ledger):
+async def killed_round(service, ledger, key, moments, *, later):
+    """Let workers race, kill each at its moment, and perhaps let another one come later."""
+
+    async def race(moments):
+        workers = [Worker(service.environment, ledger, key) for _ in moments]
+        for worker in workers:
+            await worker.ready()
+        return await asyncio.gather(*(worker.run(at) for worker, at in zip(workers, moments, strict=True)))
+
+    said = await race(moments)
+    survivors = [line for line, at in zip(said, moments, strict=True) if at is None]
+    if later:
+        survivors += await race([None])
+    assert {line.split(" ")[0] for line in survivors} <= {"done", "unknown", "failed"}, said
+    assert len({line for line in [*said, *survivors] if line.startswith("done")}) <= 1, said
+    return survivors[0].split(" ")[0]
+
+
+async def test_workers_killed_at_random_moments(ledger, fork_server):
     """Three workers race, two are killed, a fourth comes later: no request is ever seen twice."""
-    dice, ends, burnt = random.Random(ledger[:5]), Counter(), 0
+    dice, ends, burnt, places = random.Random(ledger[:5]), Counter(), 0, asyncio.Semaphore(10)
     async with LocalService(life=JobLife(looks=["completed"])) as service:
         service.script.create_job(delay=0.02, times=None)
         service.script.send_message(delay=0.02, times=None)
-        for number in range(ROUNDS):
-            key = f"key {number}"
-            workers = await asyncio.gather(*(start(service, ledger, key) for _ in range(3)))
-            moments = [dice.uniform(0, 0.4), dice.uniform(0, 0.4), None]
-            said = await asyncio.gather(*map(run, workers, moments))
-            if number % 10 == 0 or not WHOLE:  # two workers that survive say the same
-                said.append(await run(await start(service, ledger, key)))
-            assert {line.split(" ")[0] for line in said[2:]} <= {"done", "unknown", "failed"}, said
-            assert len({line for line in said if line.startswith("done")}) <= 1, said
-            ends[said[2].split(" ")[0]] += 1
+
+        async def one(number):
+            moments = [dice.uniform(0, LONGEST_LIFE), dice.uniform(0, LONGEST_LIFE), None]
+            async with places:
+                later = number % 10 == 0 or not WHOLE  # two workers that survive say the same
+                ends[await killed_round(service, ledger, f"key {number}", moments, later=later)] += 1
+
+        async with asyncio.TaskGroup() as rounds:
+            for number in range(ROUNDS):
+                rounds.create_task(one(number))
         counts = prompts(service)
         assert set(counts.values()) <= {1}
-        async with opened(ledger) as store:
+        async with opened(ledger, timeout=60) as store:
             for claim in await Ledger(store).open_claims():
-                prompt = (
-                    "Follow up " + claim.key.removesuffix(" again")
-                    if claim.key.endswith("again")
-                    else f"Create {claim.key}"
-                )
+                follow_up = claim.key.endswith(" again")
+                prompt = f"Follow up {claim.key[:-6]}" if follow_up else f"Create {claim.key}"
+                ends[claim.state] += 1
                 burnt += claim.state == "sending" and not counts[prompt]
     print(f"\n{ROUNDS} rounds, {sum(counts.values())} POSTs, none twice; {dict(ends)}; {burnt} burnt unsent")
 
@@ -149,7 +134,7 @@ async def check_faults(ledger, faults, calls_again):
     dice, ends = random.Random(ledger[:5]), Counter()
     async with (
         LocalService(life=JobLife(looks=["completed"])) as service,
-        opened(ledger) as store,
+        opened(ledger, timeout=60) as store,
         service.session(ledger=store) as session,
     ):
         job = await session.create_job("the job of the follow-ups")
@@ -228,7 +213,7 @@ async def test_cancelled_and_closed_at_random_moments(ledger, operation, written
             return session.create_job(f"prompt {number}", dedupe_key=f"{operation} {number}")
         return session.job("job_1").send(f"prompt {number}", dedupe_key=f"{operation} {number}")
 
-    async with opened(ledger) as store, server:
+    async with opened(ledger, timeout=60) as store, server:
         for number in range(CANCELLED):
             session = session_of(store)
             task = asyncio.create_task(call(session, number))
@@ -264,7 +249,9 @@ async def test_thousands_of_creations_at_once(tmp_path):
     store = SQLiteStore(tmp_path / "ledger.db")
     async with LocalService() as service:
         service.script.create_job(delay=0.05, times=None)
-        async with service.session(ledger=store) as session:
+        # One loop sends and answers all of them, so a connection may take long.
+        limits = Timeouts(connect=300, request=600)
+        async with service.session(ledger=store, timeouts=limits) as session:
             calls = (session.create_job(f"{n}", dedupe_key=f"{n}") for n in range(AT_ONCE))
             jobs = await asyncio.gather(*calls)
     assert len({job.id for job in jobs}) == AT_ONCE

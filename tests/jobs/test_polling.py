@@ -69,20 +69,6 @@ async def test_a_look_that_began_before_a_wait_is_not_fresh_for_it():
     assert agent.looks == [0.0, 5.0]
 
 
-async def test_each_wait_keeps_its_own_rules():
-    """One times out, one does not mind a failure, one takes it for an error."""
-    agent = FakeAgent(at_times((0, "active"), (50, "failed")))
-    short, lenient, strict = await asyncio.gather(
-        agent.job().wait(timeout=10),
-        agent.job().wait(check=False),
-        agent.job().wait(),
-        return_exceptions=True,
-    )
-    assert isinstance(short, JobTimeoutError)
-    assert lenient.status == "failed"
-    assert strict.job.status == "failed"
-
-
 @pytest.mark.parametrize("cancelled", range(3))
 @pytest.mark.parametrize("moment", [0.0, 0.5, 1.0, 4.0])
 async def test_cancelling_one_of_three_leaves_the_others_right(cancelled, moment):
@@ -139,7 +125,7 @@ async def test_no_job_starves_under_the_cap():
     """The job that is due first is polled first, so all jobs are polled equally often."""
     agent = FakeAgent(poll=PollPolicy(per_second=2))
     handles = agent.jobs(names(60), lambda: in_turn("active"))
-    await wait_all(handles, timeout=600, return_exceptions=True)
+    await asyncio.gather(*(job.wait(600) for job in handles), return_exceptions=True)
     counts = [sum(1 for _, job, _ in agent.asked if job == name) for name in names(60)]
     assert min(counts) >= max(counts) - 2
     assert len(agent.asked) <= 2 * 602
@@ -199,20 +185,6 @@ async def test_no_exception_is_reported_as_never_retrieved(caplog):
     assert not [line for line in caplog.records if line.levelname in ("ERROR", "WARNING")]
 
 
-async def test_a_callback_may_close_the_session():
-    """Closing from inside a look ends everything cleanly."""
-    agent = FakeAgent(in_turn("active"))
-    closing = []
-    results = await asyncio.gather(
-        agent.job().wait(on_change=lambda job: closing.append(asyncio.ensure_future(agent.close()))),
-        agent.job().wait(),
-        return_exceptions=True,
-    )
-    assert [type(error).__name__ for error in results] == ["StateError"] * 2
-    await asyncio.gather(*closing)
-    assert tasks_left() == []
-
-
 async def test_every_job_of_a_restart_gets_a_look():
     """A thousand waits of ten seconds: looks that the cap does not allow come after the deadline (D11)."""
     agent = FakeAgent()
@@ -230,7 +202,7 @@ async def test_a_late_look_that_hangs_ends_its_wait():
     agent = FakeAgent(poll=PollPolicy(per_second=0.1))
     agent.latency = 3600.0
     jobs = agent.jobs(names(250), lambda: in_turn("completed"))
-    results = await wait_all(jobs, timeout=1, return_exceptions=True)
+    results = await asyncio.gather(*(job.wait(1) for job in jobs), return_exceptions=True)
     assert {type(result) for result in results} == {JobTimeoutError}
     assert len(agent.looks) == 250
     assert agent.now() <= 5

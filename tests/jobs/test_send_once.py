@@ -93,12 +93,12 @@ class Post:
         return self.outcome
 
 
-def once(store):
-    return OnceSender(store, Recordings(), unless_closed)
+def once(store, **further):
+    return OnceSender(claim(**further), store, Recordings(), unless_closed)
 
 
 def send(store, post, **further):
-    return once(store).send(claim(**further), post, str)
+    return once(store, **further).send(post, str)
 
 
 def now():
@@ -185,17 +185,11 @@ def troubled(virtual):
     return Troubled()
 
 
-async def test_the_states_of_a_claim(troubled):
-    """Claimed, sending just before the first byte, done."""
-    assert await send(troubled, Post()) == "job_1"
-    assert troubled.states == ["claimed", "sending", "done"]
-
-
 async def test_a_record_is_retried_for_a_minute(troubled):
     """D2: after 8 s without the file, 20 of 20 paid jobs are recorded; their callers wait 5 s."""
     troubled.trouble = failing("done", 8)
-    senders, began = once(troubled), now()
-    sent = await asyncio.gather(*(senders.send(claim(f"k{n}"), Post(f"job_{n}"), str) for n in range(20)))
+    began = now()
+    sent = await asyncio.gather(*(send(troubled, Post(f"job_{n}"), key=f"k{n}") for n in range(20)))
     assert sent == [f"job_{n}" for n in range(20)]
     assert now() - began == pytest.approx(5, abs=0.1)
     await asyncio.sleep(5)
@@ -220,13 +214,13 @@ async def test_a_cancelled_caller_leaves_at_once_and_the_record_is_made(troubled
 @pytest.mark.parametrize(("seconds", "recorded"), [(3, True), (100, False)])
 async def test_close_waits_for_the_record(troubled, caplog, seconds, recorded):
     """At most 5 s; then it is given up, and the log says so."""
-    senders = once(troubled)
+    sender = once(troubled)
     troubled.trouble = failing("done", seconds)
-    call = asyncio.create_task(senders.send(claim(), Post(), str))
+    call = asyncio.create_task(sender.send(Post(), str))
     await asyncio.sleep(0.1)
     call.cancel()
     began = now()
-    await senders.recordings.close()
+    await sender.recordings.close()
     await asyncio.sleep(0)
     assert now() - began == pytest.approx(min(5, seconds), abs=1.1)
     assert ((await Ledger(troubled).find("k")).result == "job_1") is recorded

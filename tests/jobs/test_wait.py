@@ -57,32 +57,11 @@ async def test_wait_polls_until_done():
     assert agent.asked == [("docs", "job_1", False)] * 3
 
 
-async def test_the_first_look_comes_soon_and_intervals_grow():
-    """2 s, then half as much again each time, 30 s at most."""
-    agent = FakeAgent(at_times((0, "active"), (200, "completed")))
-    await agent.job()
-    assert agent.looks[0] == 0
-    assert gaps(agent)[:8] == pytest.approx([2.0, 3.0, 4.5, 6.75, 10.125, 15.1875, 22.78125, 30.0])
-    assert max(gaps(agent)) == 30.0
-
-
 @pytest.mark.parametrize("status", ["queued", "COMPLETED", "running", ""])
 async def test_an_unlisted_status_keeps_polling(status):
     """A state added next year must not end, or break, the wait; it is shown unchanged."""
-    seen = []
     agent = FakeAgent(in_turn(status, "completed"))
-    job = agent.job()
-    await job.wait(on_change=lambda now: seen.append(now.status))
-    assert seen == [status, "completed"]
-
-
-async def test_a_finished_handle_looks_afresh():
-    """What was done may have been archived since."""
-    agent = FakeAgent(in_turn("completed", "archived"))
-    job = agent.job()
-    assert (await job).status == "completed"
-    assert (await job).status == "archived"
-    assert len(agent.looks) == 2
+    assert [job.status async for job in agent.job().watch()] == [status, "completed"]
 
 
 async def test_retry_after_is_read_on_every_answer():
@@ -129,10 +108,10 @@ async def test_a_pause_holds_for_who_comes_later():
 
 
 @pytest.mark.parametrize(
-    "error", [lost(), down(), refused(500), refused(429), refused(408), UnexpectedResponseError("html")]
+    "error", [lost(), down(), refused(429), refused(408), refused(404), UnexpectedResponseError("html")]
 )
 async def test_an_outage_is_borne_for_five_minutes(error):
-    """Lost connections, 5xx, 429 and unreadable bodies do not end a wait that can still succeed."""
+    """Lost connections, 5xx, 429, unreadable bodies, and a 404 of a job that was seen."""
     agent = FakeAgent(at_times((0, "active"), (10, error), (295, "completed")))
     assert (await agent.job()).status == "completed"
 
@@ -213,6 +192,10 @@ async def test_failed_raises_unless_asked_not_to():
 async def test_a_timeout_bounds_the_whole_wait():
     """The error carries the reference and the last record, and says that the job goes on."""
     agent = FakeAgent(in_turn("active"))
+    with pytest.raises(JobTimeoutError) as caught:
+        await agent.job()
+    assert caught.value.waited == pytest.approx(1800)  # the default
+    agent = FakeAgent(in_turn("active"))
     with pytest.raises(JobTimeoutError, match="keeps running at the service") as caught:
         await agent.job().wait(timeout=100)
     error = caught.value
@@ -222,14 +205,6 @@ async def test_a_timeout_bounds_the_whole_wait():
     assert agent.now() == 100.0
     again = pickle.loads(pickle.dumps(error))
     assert (again.ref, again.job, str(again)) == (error.ref, error.job, str(error))
-
-
-async def test_the_default_timeout_is_half_an_hour():
-    """A wait without an end must be asked for."""
-    agent = FakeAgent(in_turn("active"))
-    with pytest.raises(JobTimeoutError) as caught:
-        await agent.job()
-    assert caught.value.waited == pytest.approx(1800)
 
 
 async def test_one_last_look_at_the_deadline():
@@ -261,20 +236,6 @@ async def test_a_hanging_poll_does_not_outlast_the_deadline():
     assert tasks_left() == []
 
 
-async def test_a_last_look_that_hangs_has_a_second():
-    """The look that begins at the deadline is not waited for without end."""
-    agent = FakeAgent(in_turn("active"))
-
-    async def get_job(job_id, **arguments):
-        agent.latency = 3600.0 if agent.now() >= 30 else 0.0
-        return await FakeAgent.get_job(agent, job_id, **arguments)
-
-    agent.get_job = get_job
-    with pytest.raises(JobTimeoutError) as caught:
-        await agent.job().wait(timeout=30)
-    assert caught.value.waited == pytest.approx(31)
-
-
 async def test_a_pause_past_the_deadline_ends_the_wait_there():
     """The service asked not to be asked before; the deadline stands."""
     agent = FakeAgent(in_turn(refused(429, retry_after=120.0)))
@@ -299,143 +260,23 @@ async def test_a_timeout_is_checked(timeout):
     assert agent.looks == []
 
 
-@pytest.mark.parametrize(
-    ("field", "arguments"),
-    [
-        ("pr_grace", {"until": "pr", "pr_grace": -1}),
-        ("pr_grace", {"until": "pr", "pr_grace": None}),
-        ("on_change", {"on_change": "print"}),
-    ],
-)
-async def test_arguments_are_checked(field, arguments):
-    """Each is named before any request."""
-    agent = FakeAgent()
-    with pytest.raises(ConfigurationError) as caught:
-        await agent.job().wait(**arguments)
-    assert caught.value.field == field
-    assert agent.looks == []
-
-
-async def test_a_coroutine_function_is_no_callback():
-    """A coroutine function is refused, because its result would never be awaited."""
-
-    async def on_change(job):
-        raise AssertionError
-
-    class Progress:
-        async def __call__(self, job):
-            raise AssertionError
-
-    for callback in (on_change, Progress()):
-        with pytest.raises(ConfigurationError):
-            await FakeAgent().job().wait(on_change=callback)
-
-
-# Until the pull request ------------------------------------------------------------------------
-
-
-LINKED = record("completed", pr_link=PULL)
-
-
-@pytest.mark.parametrize(
-    ("steps", "rules", "done", "end"),
-    [
-        ([(0, "active"), (20, "completed"), (50, LINKED)], {}, LINKED, (50, 60)),
-        ([(0, "completed"), (5, "active"), (200, "completed"), (230, LINKED)], {}, LINKED, (230, 260)),
-        ([(0, "archived")], {}, record("archived"), (0, 0)),
-        ([(0, "failed")], {"check": False}, record("failed"), (0, 0)),
-        ([(0, "completed")], {"timeout": 20}, record("completed"), (20, 20)),
-    ],
-    ids=["late", "work in the grace", "archived", "failed", "a deadline in the grace"],
-)
-async def test_a_pull_request_is_waited_for(steps, rules, done, end):
-    """Of a completed job only. Work in the grace has a grace of its own; a deadline returns the job."""
-    agent = FakeAgent(at_times(*steps))
-    assert await agent.job().wait(until="pr", **rules) == done
-    assert end[0] <= agent.now() <= end[1]
-    assert min(gaps(agent), default=1) >= 1
-
-
-async def test_a_pull_request_that_does_not_come():
-    """The grace over, the job is returned without one; looks are 10 s apart at most."""
-    agent = FakeAgent(at_times((0, "active"), (100, "completed")))
-    done = await agent.job().wait(until="pr", pr_grace=45)
-    assert done.pr_link is None
-    end = next(at for at in agent.looks if at >= 100)
-    assert agent.now() == pytest.approx(end + 45)
-    assert all(
-        after - before <= 10.001 for before, after in itertools.pairwise(a for a in agent.looks if a >= end)
-    )
-
-
-async def test_a_deadline_over_work_within_the_grace():
-    """The job is active again: that is no end to return."""
-    agent = FakeAgent(at_times((0, "completed"), (5, "active")))
-    with pytest.raises(JobTimeoutError):
-        await agent.job().wait(timeout=90, until="pr")
-
-
-async def test_a_follow_up_within_the_grace():
-    """The turn before's record is not the newest turn's, at the deadline neither."""
-    agent = FakeAgent(in_turn("completed"))
-    job = agent.job()
-    wait = asyncio.create_task(job.wait(timeout=20, until="pr"))
-    await asyncio.sleep(5)
-    await job.send("Again")
-    with pytest.raises(JobTimeoutError) as caught:
-        await wait
-    assert caught.value.ref.awaiting_turn
-
-
 # Seeing it change ------------------------------------------------------------------------------
 
 
-async def test_on_change_sees_each_record_once():
-    """The first record, then each that differs."""
-    seen = []
-    agent = FakeAgent(in_turn("active", "active", record("active", model="m"), lost(), "completed"))
-    await agent.job().wait(on_change=seen.append)
-    assert seen == [record("active"), record("active", model="m"), record("completed")]
-
-
-async def test_on_change_does_not_see_the_turn_before():
-    """A progress bar does not show the old end as the new one's."""
-    seen = []
-    agent = FakeAgent(in_turn("completed"))
-    turn = await agent.job().send("Again")
-    agent.scripts["job_1"] = in_turn("completed", "completed", "active", "completed")
-    await turn.wait(on_change=lambda job: seen.append(job.status))
-    assert seen == ["active", "completed"]
-
-
-async def test_what_on_change_raises_ends_its_wait_only():
-    """The others of the same job, and the scheduler, go on."""
-    agent = FakeAgent(in_turn("active", "active", "completed"))
-
-    def on_change(job):
-        raise ZeroDivisionError("a bug of the caller's")
-
-    job = agent.job()
-    results = await asyncio.gather(job.wait(on_change=on_change), job.wait(), return_exceptions=True)
-    assert isinstance(results[0], ZeroDivisionError)
-    assert results[1].status == "completed"
-
-
-async def test_on_change_runs_in_the_waiters_context():
-    """Polls run in an empty context, callbacks in that of the caller."""
+async def test_polls_run_in_an_empty_context():
+    """No variable of one caller is seen in a poll that serves other callers."""
     name = contextvars.ContextVar("name", default="nobody")
-    seen, polled = [], []
+    polled = []
     agent = FakeAgent(in_turn("active", "completed"))
     real = agent.get_job
 
-    async def get_job(job_id, **arguments):
+    async def get_job(call, single):
         polled.append(name.get())
-        return await real(job_id, **arguments)
+        return await real(call, single)
 
     agent.get_job = get_job
     name.set("alice")
-    await agent.job().wait(on_change=lambda job: seen.append(name.get()))
-    assert seen == ["alice", "alice"]
+    await agent.job()
     assert polled == ["nobody", "nobody"]
 
 
@@ -445,13 +286,6 @@ async def test_watch_yields_on_change_only():
     seen = [job async for job in agent.job().watch()]
     assert seen == [record("active"), record("active", model="m"), record("completed")]
     assert gaps(agent) == pytest.approx([2.0, 3.0, 4.5, 6.75])
-
-
-async def test_watch_keeps_the_pause_that_the_service_asks_for():
-    """Also when the answer that asks for it is a change, and ends a step."""
-    agent = FakeAgent(in_turn(answered_with("active", {"retry-after": "60"}), "completed"))
-    assert [job.status async for job in agent.job().watch()] == ["active", "completed"]
-    assert agent.looks == [0, 60]
 
 
 @pytest.mark.parametrize("status", ["completed", "archived", "failed"])
@@ -483,34 +317,6 @@ async def test_nothing_is_asked_between_two_steps():
         await anext(watch)
 
 
-async def test_iteration_goes_on_after_a_cancelled_step():
-    """Also when the record had come already."""
-    agent = FakeAgent(in_turn("active", "completed"))
-    watch = agent.job().watch()
-    step = asyncio.create_task(anext(watch))
-    await asyncio.sleep(0)
-    step.cancel()
-    await asyncio.wait([step])
-    loop = asyncio.get_running_loop()
-    agent.scripts["job_1"] = lambda now: loop.call_soon(step.cancel) and "active"
-    step = asyncio.create_task(anext(watch))
-    await asyncio.wait([step])
-    assert step.cancelled()
-    agent.scripts["job_1"] = in_turn("completed")
-    assert [job.status async for job in watch] == ["completed"]
-
-
-async def test_a_watch_has_one_consumer():
-    """A second step at once is a clear error, and the first goes on."""
-    agent = FakeAgent(in_turn("active"))
-    watch = agent.job().watch()
-    step = asyncio.create_task(anext(watch))
-    await asyncio.sleep(0)
-    with pytest.raises(StateError):
-        await anext(watch)
-    assert (await step).status == "active"
-
-
 async def test_a_watch_times_out():
     """From its first step; then it is over."""
     agent = FakeAgent(in_turn("active"))
@@ -523,14 +329,6 @@ async def test_a_watch_times_out():
     assert agent.now() == 560
     with pytest.raises(StopAsyncIteration):
         await anext(watch)
-
-
-async def test_a_watch_can_be_closed():
-    """Closing twice is harmless."""
-    watch = FakeAgent().job().watch()
-    await watch.aclose()
-    await watch.aclose()
-    assert [job async for job in watch] == []
 
 
 # What a handle shows ---------------------------------------------------------------------------
@@ -565,20 +363,16 @@ async def test_refresh_is_one_look():
 # Cancelling ------------------------------------------------------------------------------------
 
 
-async def test_gather_takes_handles():
-    """``asyncio.gather(job1, job2)`` and ``asyncio.wait_for(job, …)`` take a handle as it is."""
-    agent = FakeAgent(at_times((0, "active"), (10, "completed")))
+async def test_gather_and_task_groups_take_handles():
+    """``gather(job1, job2)``, ``wait_for(job, …)``, ``create_task(job.wait())``; each looks afresh."""
+    agent = FakeAgent(at_times((0, "active"), (10, "completed"), (100, "archived")))
     one, two = agent.job(), agent.job()
     assert [job.status for job in await asyncio.gather(one, two)] == ["completed"] * 2
-    assert (await asyncio.wait_for(agent.job(), 60)).status == "completed"
-
-
-async def test_task_groups_take_the_coroutine():
-    """``create_task(job.wait())`` in asyncio's and anyio's groups."""
-    agent = FakeAgent(at_times((0, "active"), (10, "completed")))
+    await asyncio.sleep(100)
+    assert (await asyncio.wait_for(one, 60)).status == "archived"
     async with asyncio.TaskGroup() as group:
         task = group.create_task(agent.job().wait())
-    assert task.result().status == "completed"
+    assert task.result().status == "archived"
     async with anyio.create_task_group() as anyio_group:
         anyio_group.start_soon(agent.job().wait)
 

@@ -50,20 +50,6 @@ async def test_wait_all_raises_the_first_failure():
     assert tasks_left() == []
 
 
-async def test_wait_all_returns_exceptions():
-    """Each in its place, the others beside it."""
-    agent = FakeAgent()
-    handles = four(agent)
-    agent.scripts["job_0"] = in_turn(refused(404))
-    results = await wait_all(handles, timeout=60, return_exceptions=True)
-    assert [type(result).__name__ for result in results] == [
-        "NotFoundError",
-        "JobTimeoutError",
-        "Job",
-        "JobFailedError",
-    ]
-
-
 async def test_wait_all_times_out():
     """The timeout bounds the whole wait."""
     agent = FakeAgent()
@@ -71,18 +57,6 @@ async def test_wait_all_times_out():
         await wait_all(four(agent)[:2], timeout=50)
     assert agent.now() == 50
     assert len(agent.scheduler()) == 0
-
-
-async def test_wait_all_of_nothing():
-    """An empty list, at once."""
-    assert await wait_all([]) == []
-
-
-async def test_wait_all_takes_one_handle_twice():
-    """Both places get the record."""
-    agent = FakeAgent(ending(10))
-    job = agent.job()
-    assert [done.id for done in await wait_all(iter([job, job]))] == ["job_1"] * 2
 
 
 async def test_a_cancelled_wait_all_leaves_nothing():
@@ -115,13 +89,6 @@ async def test_as_completed_yields_in_the_order_of_the_ends():
     assert [job.status for job in ended] == ["completed", "completed", "failed", "completed"]
     assert all(job.done for job in ended)
     assert len(agent.scheduler()) == 0
-
-
-async def test_as_completed_yields_the_handles_it_was_given():
-    """Not copies, and each once for each time that it was given."""
-    agent = FakeAgent(ending(10))
-    job = agent.job()
-    assert [ended async for ended in as_completed([job, job])] == [job, job]
 
 
 async def test_as_completed_yields_what_can_be_waited_for_no_longer():
@@ -213,11 +180,6 @@ async def test_closing_the_session_ends_as_completed():
     with pytest.raises(StateError):
         await anext(iterator)
     assert [job async for job in iterator] == []
-
-
-async def test_as_completed_of_nothing():
-    """It ends at once."""
-    assert [job async for job in as_completed([])] == []
 
 
 async def test_as_completed_is_closed_from_elsewhere():

@@ -52,7 +52,7 @@ async def test_a_conversation_refuses_a_wrong_store(service):
 async def test_a_function_is_checked_before_a_job_is_paid_for(service):
     """run_job creates nothing when what comes after the creation cannot work."""
     async with service.session() as session:
-        for wrong in ({"on_change": later}, {"on_created": "x"}):
+        for wrong in ({"on_created": later}, {"on_created": "x"}):
             with pytest.raises(ConfigurationError) as caught:
                 await session.run_job("x", **wrong)
             assert [caught.value.field] == list(wrong)

@@ -43,14 +43,6 @@ async def left(quota: Quota, service: LocalService, operation: Any = "create_job
     return one.left
 
 
-async def test_no_quota_unless_asked_for(service: LocalService):
-    """Off by default: 150 creations in a row are sent."""
-    async with service.session() as session:
-        for _ in range(150):
-            await session.create_job("Fix it")
-    assert service.requests.count("create_job") == 150
-
-
 async def test_the_hundred_and_first_is_not_sent(service: LocalService):
     """The refusal comes before any I/O; follow-ups and polls are still sent."""
     async with service.session(quota=Quota()) as session:
@@ -128,21 +120,6 @@ async def test_a_refusal_of_the_service_is_shown_as_its_own(service: LocalServic
     assert service.requests.count("create_job") == 1
 
 
-async def test_a_refusal_of_one_session_stops_the_other(service: LocalService):
-    """Two sessions, one store: the second is stopped here while the service wants no more."""
-    store = MemoryStore()
-    service.script.create_job(status=429, headers={"Retry-After": "300"}, times=1)
-    quotas = [Quota(store=store) for _ in range(2)]
-    async with service.session(quota=quotas[0]) as mine, service.session(quota=quotas[1]) as yours:
-        with pytest.raises(RateLimitError):
-            await mine.create_job("Fix it")
-        with pytest.raises(QuotaExceededError, match="asked for a pause") as refused:
-            await yours.create_job("Fix it")
-        await yours.ask("Hello")
-    assert refused.value.retry_after == pytest.approx(300, abs=5)
-    assert service.requests.count("create_job") == 1
-
-
 async def test_forty_callers_wait_and_the_service_refuses_none(service: LocalService):
     """A service that allows ten an hour, forty callers at once who wait: four waves and no 429."""
     service.limits = Limits(create_job=10)
@@ -205,31 +182,6 @@ async def test_a_refusal_that_cannot_be_noted_is_still_the_refusal(
         with pytest.raises(RateLimitError):
             await session.create_job("Fix it")
     assert "could not be recorded" in caplog.text
-
-
-async def test_questions_count_for_key_and_domain(service: LocalService):
-    """One question takes one slot of each of the assistant's three limits, under the key's fingerprint."""
-    quota = Quota(ask_per_key=1)
-    async with service.session(quota=quota) as session:
-        await session.ask("Hello")
-        with pytest.raises(QuotaExceededError) as refused:
-            await session.ask("Hello again")
-    assert refused.value.limit == "ask_per_key"
-    assert service.assistant_key not in repr(vars(quota.store))
-    assert service.requests.count("ask") == 1
-
-
-async def test_one_quota_for_all_sessions_of_a_process(service: LocalService):
-    """with_options shares it; so does a second session that is given the same one."""
-    quota = Quota(create_job=2)
-    first, second = service.session(quota=quota), service.session(quota=quota)
-    async with first, second:
-        await first.create_job("Fix it")
-        await second.with_options(project_id=service.project_id).create_job("Fix it")
-        for session in (first, second):
-            with pytest.raises(QuotaExceededError):
-                await session.create_job("Fix it")
-    assert isinstance(first, MintlifySession)
 
 
 async def test_each_site_has_a_count_of_its_own(service):

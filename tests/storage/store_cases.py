@@ -54,12 +54,6 @@ class StoreCases:
         assert (record.value, record.version) == (value, "v1")
         assert early <= record.since <= snapshot.now
 
-    async def test_nothing_is_read_of_nothing(self, store: Store):
-        """No keys give no records, but the time is still returned."""
-        snapshot = await store.read([])
-        assert not snapshot.records
-        assert snapshot.now > 1_700_000_000
-
     async def test_a_repr_has_no_value(self, store: Store):
         """Values may be keys of threads."""
         await put(store, A, b"secret")
@@ -101,12 +95,6 @@ class StoreCases:
         await store.write({A: b"1"}, expected={A: None}, version="v1")
         for _ in range(2):
             assert await store.write({A: None, C: b"1"}, expected={A: "v1", C: None}, version="v2")
-
-    async def test_a_repeated_deletion_is_not_recognized(self, store: Store):
-        """No record is left that could have its version."""
-        await store.write({A: b"1"}, expected={A: None}, version="v1")
-        assert await store.write({A: None}, expected={A: "v1"}, version="v2")
-        assert not await store.write({A: None}, expected={A: "v1"}, version="v2")
 
     async def test_keys_of_a_folder(self, store: Store):
         """Sorted, and neither of another folder nor of another room."""
@@ -211,13 +199,6 @@ class StoreCases:
         assert [usage.used for usage in look.usage] == [1, 1]
         assert look.usage[0].opens_in == 0 < look.usage[1].opens_in
 
-    async def test_looking_takes_nothing(self, store: Store):
-        """A look at a free window is no slot."""
-        one = windows(a=(1, 60))
-        for _ in range(3):
-            look = await store.take(one, slot=None, block=BLOCK)
-            assert (look.taken, look.usage[0].used, look.usage[0].opens_in) == (False, 0, 0)
-
     async def test_a_slot_is_free_again_after_the_window(self, store: Store):
         """Not before, and not much later."""
         short = windows(a=(1, 0.2))
@@ -293,9 +274,3 @@ class StoreCases:
         result = await store.take(windows(a=(1, 60)), slot=new_version(), block=BLOCK)
         assert (result.taken, result.usage[0].used) == (False, 3)
         assert 50 < result.usage[0].opens_in <= 60
-
-    async def test_use_after_close(self, store: Store):
-        """Closing deletes no stored record."""
-        await put(store, A)
-        await store.close()
-        assert await store.keys("room/open/") == [A]

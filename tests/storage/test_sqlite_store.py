@@ -200,13 +200,6 @@ async def test_a_failed_step_harms_no_other(store: SQLiteStore):
     assert len(await store.keys("room/open/")) == 99
 
 
-async def test_three_thousand_steps_at_once(store: SQLiteStore):
-    """They share commits, so none is refused."""
-    steps = [store.write({f"room/open/{n}": b""}, expected={}, version="v") for n in range(3_000)]
-    assert all(await asyncio.gather(*steps))
-    assert len(await store.keys("room/open/")) == 3_000
-
-
 async def test_steps_of_one_task_are_done_in_order(store: SQLiteStore):
     """A step that was cancelled while it was running is done before the next, or never."""
     for turns in range(40):

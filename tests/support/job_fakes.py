@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from email.utils import formatdate
+from types import SimpleNamespace
 from typing import Any
 
 from attrs import evolve
@@ -18,6 +20,7 @@ from mintlify_async.errors import (
     status_error_class,
 )
 from mintlify_async.http.sending import Sending
+from mintlify_async.jobs.agent_api import AgentAPI
 from mintlify_async.jobs.handle import JobHandle, created_handle, handle_for
 from mintlify_async.jobs.poll_scheduler import PollScheduler
 from mintlify_async.jobs.polling import PollPolicy
@@ -84,13 +87,13 @@ class FakeAgent:
     Its times count from 0 at the first use. ``date`` gives the ``Date`` of a poll's response, or None.
     """
 
-    def __init__(
-        self, script: Script | None = None, *, poll: PollPolicy | None = None, roll: float = 0.5
-    ) -> None:
+    look = AgentAPI.look
+
+    def __init__(self, script: Script | None = None, *, poll: PollPolicy | None = None) -> None:
         self.poll = poll or PollPolicy()
         self.defaults = CallDefaults(project_id="docs")
         self.states = JobStates()
-        self.roll = roll
+        self.http = SimpleNamespace(job=lambda call, single: self.get_job(call, single))
         self.scripts: dict[str, Script] = {"job_1": script or in_turn("completed")}
         self.looks: list[float] = []
         self.asked: list[tuple[str, str, bool]] = []
@@ -112,23 +115,23 @@ class FakeAgent:
             self._began = time
         return round(time - self._began, 6)
 
-    def observe(self, operation: str, project_id: str, job_id: str | None) -> None:
+    @contextmanager
+    def observed(self, *operation: str | None, active: bool = True) -> Iterator[None]:
         """No observer."""
+        yield
 
-    def random(self) -> float:
-        return self.roll
-
-    async def get_job(self, job_id: str, *, project_id: str, retry: bool, limit: float | None = None) -> Job:
-        now = self.now()
+    async def get_job(self, call: Call, single: bool) -> Job:
+        """Answer a poll."""
+        now, job_id, limit = self.now(), call.job_id or "", call.timeouts.request
         self.looks.append(now)
-        self.asked.append((project_id, job_id, retry))
+        self.asked.append((call.project_id or "", job_id, not single))
         assert not (self.exclusive and job_id in self.under_way), "one job was asked for twice at once"
         self.under_way[job_id] = 1
         self.most_under_way = max(self.most_under_way, len(self.under_way))
         try:
             seen = self.scripts[job_id](now)
             if self.latency:
-                async with asyncio.timeout(limit):
+                async with asyncio.timeout(limit if limit < self.poll.timeout else None):
                     await asyncio.sleep(self.latency)
             return self._give(seen, job_id)
         except TimeoutError:
@@ -162,7 +165,7 @@ class FakeAgent:
         if self.closed:
             raise StateError("this session is closed")
         if self._scheduler is None:
-            self._scheduler = PollScheduler(self)
+            self._scheduler = PollScheduler(self.poll, self.look)
         return self._scheduler
 
     async def close(self) -> None:

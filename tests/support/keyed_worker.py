@@ -1,15 +1,16 @@
-"""A worker that creates one job with a key and sends one keyed follow-up. Run by test_killed_workers.
+"""Workers that create one job with a key and send one keyed follow-up. Run by test_killed_workers.
 
-In ``python keyed_worker.py LEDGER KEY``, LEDGER is the path of a file, or the URL of a Redis. The service's
-URL and keys come from the environment.
+They are forked from a server process that has imported the package, because a round needs several of them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
+import multiprocessing
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from multiprocessing.connection import Connection
 
 from mintlify_async import MintlifyError, MintlifySession, OutcomeUnknownError, SQLiteStore
 from mintlify_async.jobs import claims
@@ -18,10 +19,15 @@ from mintlify_async.storage.store import Store
 LIMIT = 2.0  # seconds per call
 claims.SENDING_SECONDS = 3.0  # seconds longer, because no recording is retried here for a minute
 
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(
+    [__name__, "mintlify_async.contrib.redis", "mintlify_async.storage.sqlite_store"]
+)
+
 
 @asynccontextmanager
-async def opened(ledger: str) -> AsyncIterator[Store]:
-    """Open the ledger."""
+async def opened(ledger: str, timeout: float = 2.0) -> AsyncIterator[Store]:
+    """Open the ledger: the path of a file, or the URL of a Redis."""
     if not ledger.startswith("redis://"):
         yield SQLiteStore(ledger)
         return
@@ -30,24 +36,64 @@ async def opened(ledger: str) -> AsyncIterator[Store]:
     from mintlify_async.contrib.redis import RedisStore
 
     async with Redis.from_url(ledger) as client:
-        yield RedisStore(client)
+        yield RedisStore(client, timeout=timeout)
 
 
-async def main(ledger: str, key: str) -> None:
-    """Print ``ready`` and wait for a line, so that all workers of a round start together."""
+async def work(ledger: str, key: str) -> str:
+    """Create the job and send the follow-up. Return how that has ended."""
     async with opened(ledger) as store, MintlifySession(ledger=store) as session:
-        print("ready", flush=True)
-        await asyncio.to_thread(sys.stdin.readline)
         try:
             job = await session.create_job(f"Create {key}", dedupe_key=key, timeout=LIMIT)
             await job.send(f"Follow up {key}", dedupe_key=f"{key} again", timeout=LIMIT)
         except OutcomeUnknownError as error:
-            print("unknown", error.reason)
+            return f"unknown {error.reason}"
         except MintlifyError as error:
-            print("failed", repr(error))
+            return f"failed {error!r}"
+        return f"done {job.id}"
+
+
+def main(pipe: Connection, environment: dict[str, str], ledger: str, key: str) -> None:
+    """Work when the other end of *pipe* says so, and send the result there."""
+    os.environ.update(environment)
+    pipe.send("ready")
+    pipe.recv()
+    pipe.send(asyncio.run(work(ledger, key)))
+
+
+class Worker:
+    """A worker process. It works when :meth:`run` is called."""
+
+    def __init__(self, environment: dict[str, str], ledger: str, key: str) -> None:
+        self.pipe, there = FORKS.Pipe()
+        self.process = FORKS.Process(target=main, args=(there, environment, ledger, key), daemon=True)
+        self.process.start()
+        there.close()
+
+    async def ready(self) -> None:
+        """Wait until it could begin."""
+        assert await self._receive() == "ready"
+
+    async def run(self, kill_after: float | None = None) -> str:
+        """Let it work; kill it after so many seconds. Return its result, or "" if it was killed."""
+        self.pipe.send("go")
+        if kill_after is None:
+            result = await self._receive()
         else:
-            print("done", job.id)
+            killing = asyncio.get_running_loop().call_later(kill_after, self.process.kill)
+            result = await self._receive()
+            killing.cancel()
+        self.process.join()
+        self.process.close()
+        self.pipe.close()
+        return result
 
-
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    async def _receive(self) -> str:
+        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self.pipe.fileno(), arrived.set)
+        try:
+            await arrived.wait()
+            return str(self.pipe.recv())
+        except (EOFError, ConnectionError):
+            return ""
+        finally:
+            loop.remove_reader(self.pipe.fileno())

@@ -23,13 +23,12 @@ from mintlify_async.storage.store import (
     new_version,
 )
 
-from .scripts import Argument, RedisClient, RedisScript, RedisScripts, text
+from .scripts import Argument, RedisClient, RedisScripts, text
 
 MICROSECONDS: Final = 1_000_000
 
 # KEYS: records. Returns the time, and the data of each record.
-_READ: Final = RedisScript(
-    """
+_READ: Final = """
 local t = redis.call('TIME')
 local reply = {t[1] * 1000000 + t[2]}
 for i, key in ipairs(KEYS) do
@@ -37,13 +36,11 @@ for i, key in ipairs(KEYS) do
 end
 return reply
 """
-)
 
 # KEYS: a record and its index, for each record.
 # ARGV: version, milliseconds to keep ('' is for good); then for each record its name, the expected version
 # ('*' any, '' none) and the change ('=' none, '-' delete, '+' and the value).
-_WRITE: Final = RedisScript(
-    """
+_WRITE: Final = """
 local version, keep = ARGV[1], tonumber(ARGV[2])
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -77,16 +74,13 @@ for i = 1, #KEYS / 2 do
 end
 return 1
 """
-)
 
 # KEYS: an index.
-_KEYS: Final = RedisScript(
-    """
+_KEYS: Final = """
 local t = redis.call('TIME')
 local now = string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000))
 return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 """
-)
 
 # KEYS: the block, the room's epoch, and the log of each window. ARGV: slot ('' only looks), a random name for
 # a new epoch, the epoch that this process knows ('' for none); then for each window its amount, its length in
@@ -94,8 +88,7 @@ return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 # its data. As many slots as are known are then entered again. Returns the time, the epoch, 1 if the slot is
 # taken, the block's milliseconds (-2: none, -1: for good), and for each window the slots that count and the
 # microseconds until one is free.
-_TAKE: Final = RedisScript(
-    """
+_TAKE: Final = """
 local slot, new_epoch, known_epoch = unpack(ARGV, 1, 3)
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -129,10 +122,9 @@ for i = 3, #KEYS do
 end
 return reply
 """
-)
 
 # KEYS: the log of each window. ARGV: slot.
-_REFUND: Final = RedisScript("for _, key in ipairs(KEYS) do redis.call('ZREM', key, ARGV[1]) end")
+_REFUND: Final = "for _, key in ipairs(KEYS) do redis.call('ZREM', key, ARGV[1]) end"
 
 
 class RedisStore(RedisScripts, NothingToClose):

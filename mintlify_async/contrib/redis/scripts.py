@@ -8,21 +8,20 @@ cluster keeps them on one node.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import weakref
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import anyio
-from attrs import field, frozen
 
 from .. import extra_missing
 
 try:
     import redis
     from redis.asyncio import ConnectionPool, Redis
-    from redis.exceptions import NoScriptError, RedisError
+    from redis.commands.core import AsyncScript
+    from redis.exceptions import RedisError
 except ModuleNotFoundError as error:
     raise extra_missing("redis", error) from None
 
@@ -47,23 +46,11 @@ class RedisClient(Protocol):
     def evalsha(self, sha: str, numkeys: int, /, *keys_and_args: Any) -> Any:
         """Run the script that the server has cached under *sha*."""
 
-    def eval(self, script: str, numkeys: int, /, *keys_and_args: Any) -> Any:
-        """Run *script*, and let the server cache it."""
+    def script_load(self, script: bytes, /) -> Any:
+        """Let the server cache *script*."""
 
     def pipeline(self, *, transaction: bool) -> Any:
         """Return the pipeline for the commands of one round trip."""
-
-
-@frozen
-class RedisScript:
-    """A script's text, and the SHA-1 by which Redis knows it."""
-
-    text: str
-    sha: str = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
-        object.__setattr__(self, "sha", digest)
 
 
 FAILURES: Final = (RedisError, OSError, TimeoutError, RuntimeError)
@@ -102,13 +89,13 @@ _slots: weakref.WeakKeyDictionary[object, ClientSlots] = weakref.WeakKeyDictiona
 
 
 async def _on_new_connection(
-    pool: ConnectionPool, script: RedisScript, keys: Sequence[str], args: Sequence[Argument]
+    pool: ConnectionPool, script: str, keys: Sequence[str], args: Sequence[Argument]
 ) -> Any:
     """Run *script* with the pool's settings on a connection of the running loop."""
     options = {name: value for name, value in pool.connection_kwargs.items() if "maint" not in name}
     own_pool = ConnectionPool(pool.connection_class, max_connections=1, **options)
     async with Redis.from_pool(own_pool) as client:
-        return await _evaluate(client, script, keys, args)
+        return await AsyncScript(client, script.encode())(keys, args)
 
 
 async def _in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
@@ -178,7 +165,7 @@ class RedisScripts:
         """Show the namespace; the client's URL may contain a password."""
         return f"{type(self).__name__}(namespace={self._namespace!r})"
 
-    async def _run(self, script: RedisScript, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
+    async def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
         """Run *script* and return its answer.
 
         Raises:
@@ -194,7 +181,7 @@ class RedisScripts:
         async with slots.free:
             if self._failures != failures:
                 raise self._unusable()  # a call ahead failed meanwhile, so do not wait for another timeout
-            return await self._bounded(_evaluate(self._client, script, keys, args))
+            return await self._bounded(AsyncScript(self._client, script.encode())(keys, args))
 
     async def _bounded(self, step: Coroutine[Any, Any, T]) -> T:
         try:
@@ -208,15 +195,6 @@ class RedisScripts:
         error = StateError(f"the store on Redis cannot be used: {self._reason}")
         error.__cause__ = CauseSummary(self._reason)
         return error
-
-
-async def _evaluate(
-    client: RedisClient, script: RedisScript, keys: Sequence[str], args: Sequence[Argument]
-) -> Any:
-    try:
-        return await client.evalsha(script.sha, len(keys), *keys, *args)
-    except NoScriptError:  # a new server, or SCRIPT FLUSH
-        return await client.eval(script.text, len(keys), *keys, *args)
 
 
 def text(value: object) -> str:

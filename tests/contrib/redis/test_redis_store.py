@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -41,8 +41,8 @@ class Stutter:
         await self._client.evalsha(sha, numkeys, *rest)
         return await self._client.evalsha(sha, numkeys, *rest)
 
-    def eval(self, script: str, numkeys: int, *rest: Any) -> Any:
-        return self._client.eval(script, numkeys, *rest)
+    def script_load(self, script: bytes) -> Any:
+        return self._client.script_load(script)
 
 
 class TestRetryingClient(StoreCases):
@@ -52,8 +52,6 @@ class TestRetryingClient(StoreCases):
     async def store(self, redis_server: RedisServer) -> AsyncIterator[Store]:
         async with redis_server.client() as client:
             yield RedisStore(Stutter(client), timeout=20)
-
-    test_a_repeated_deletion_is_not_recognized = None  # type: ignore[assignment]  # each deletion is repeated
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +124,6 @@ class Swallows:
                 self.lost += 1
         return [1_000_000]
 
-    eval = evalsha
-
 
 async def test_a_client_that_swallows_a_cancellation_does_no_harm():
     """The cancellation reaches the caller all the same, and no task is left."""
@@ -152,8 +148,6 @@ class Slow:
         await asyncio.sleep(0)  # a parser takes a few turns of the loop
         await asyncio.sleep(0)
         return answer.result()
-
-    eval = evalsha
 
 
 async def test_a_busy_loop_is_not_an_absent_redis():
@@ -194,8 +188,6 @@ class DeadClient:
     async def evalsha(self, sha: str, numkeys: int, /, *rest: Any) -> Any:
         raise ConnectionRefusedError(111, "refused\nby 10.0.0.5")
 
-    eval = evalsha
-
 
 async def test_redis_away_is_a_state_error():
     """One line that says why; the cause is a summary that can be pickled."""
@@ -205,19 +197,6 @@ async def test_redis_away_is_a_state_error():
         await RedisStore(DeadClient()).read([A])
     assert "\n" not in str(caught.value)
     assert type(caught.value.__cause__).__name__ == "CauseSummary"
-
-
-async def test_a_restart_keeps_what_was_answered(own_redis: Callable[..., RedisServer]):
-    """With ``appendonly yes`` and ``appendfsync always``, a kill loses nothing."""
-    server = own_redis(durable=True)
-    async with server.client() as client:
-        store = RedisStore(client, timeout=20)
-        await put(store, A)
-        server.kill()
-        with pytest.raises(StateError):
-            await put(store, B)
-        server.start()
-        assert await values(store, A, B) == {A: b"1"}
 
 
 # Connections and loops
