@@ -218,7 +218,7 @@ class Conversation:
             if remaining_contents is None:
                 raise StateError("there is no turn to undo")
             removed_messages = transcript.contents.messages[len(remaining_contents.messages) :]
-            await transcript.save(evolve(remaining_contents, thread=self.thread if keep_thread else None))
+            await transcript.save(remaining_contents.next_version(self.thread if keep_thread else None))
         return [message for message in removed_messages if message.role == "user"]
 
     def fork(self, *, id: str | None = None, keep_thread: bool = False) -> Conversation:
@@ -327,7 +327,7 @@ class Conversation:
         transcript.require_store()
         async with transcript.lock.hold(queue=transcript.settings.queue):
             await transcript.check_store()
-            await transcript.save(transcript.contents)
+            await transcript.save(transcript.contents.next_version(self.thread))
 
     async def delete(self) -> bool:
         """Delete the conversation from the store, and its history here. Return whether the store had it.

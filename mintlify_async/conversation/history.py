@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 from ..messages import Message, MessagePart, TextPart, clean_text
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY
+from ..storage.store import new_version
 
 __all__ = ["Contents", "TurnQuestion", "messages_to_send"]
 
@@ -50,6 +51,8 @@ class Contents:
         system: The system message of the conversation, or None.
         system_messages: The system messages of all turns, which are sent with each question.
         thread: The thread at the service, or None.
+        version: The name of these contents, once they were saved. None for contents that nobody saved.
+        basis: The version that they replace.
     """
 
     turns: tuple[tuple[Message, ...], ...] = ()
@@ -58,6 +61,8 @@ class Contents:
     system: Message | None = None
     system_messages: tuple[Message, ...] = ()
     thread: Thread | None = None
+    version: str | None = None
+    basis: str | None = None
 
     @property
     def end(self) -> int:
@@ -93,8 +98,12 @@ class Contents:
         )
 
     def with_turn(self, question: Sequence[Message], answer: Message, thread: Thread | None) -> Contents:
-        """Return these contents with one more turn. It came in *thread*; None keeps the thread."""
-        return evolve(self.with_messages((*question, answer)), thread=thread or self.thread)
+        """Return the next version, with one more turn. It came in *thread*; None keeps the thread."""
+        return self.with_messages((*question, answer)).next_version(thread or self.thread)
+
+    def next_version(self, thread: Thread | None) -> Contents:
+        """Return these contents in *thread*, as the version that replaces the present one."""
+        return evolve(self, thread=thread, version=new_version(), basis=self.version)
 
     def without_last_turn(self) -> Contents | None:
         """Return these contents without the last question and all later messages. None if there is none."""

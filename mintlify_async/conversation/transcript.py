@@ -98,9 +98,8 @@ class Transcript:
         self.unfinished: TurnQuestion | None = None
         self._keys = ConversationKeys(self.owner, self.id)
         self._is_read = False
-        self._version: str | None = None  # of the head in the store that the contents are based on
-        self._stored_contents = Contents()  # the contents of that version
-        self._attempt: tuple[str, Contents] | None = None  # the last write, which may have been done
+        self._stored_contents = Contents()  # the newest version that is known
+        self._attempt: Contents | None = None  # the last write, which may have been done
 
     @property
     def lock(self) -> TurnLock:
@@ -119,7 +118,7 @@ class Transcript:
 
     def continue_with(self, contents: Contents) -> None:
         """Continue *contents*; the store is not read first."""
-        self.contents, self._is_read = contents, True
+        self.contents, self._is_read = evolve(contents, version=None), True
 
     async def check_store(self, *, refresh: bool = False, replacing: str | None = None) -> None:
         """Read the store the first time. Later, check that no other writer has changed the conversation.
@@ -137,9 +136,9 @@ class Transcript:
         if self._is_read:
             head = (await store.read([self._keys.head])).records.get(self._keys.head)
             version = None if head is None else head.version
-            if self._attempt is not None and version == self._attempt[0]:
-                self._take_over(*self._attempt)  # a write that seemed to fail was done
-            if version == self._version:
+            if self._attempt is not None and version == self._attempt.version:
+                self._take_over(self._attempt)  # a write that seemed to fail was done
+            if version == self.contents.version:
                 if self.contents.complete or (count is not None and len(self.contents.turns) >= count):
                     return
             elif not refresh:
@@ -153,8 +152,9 @@ class Transcript:
             records = (await store.read([keys.head, *turn_keys])).records
             head = records.get(keys.head)
             if head is None:  # never saved, or deleted
-                contents = self.contents if self._version is None else Contents(system=self.settings.system)
-                self._take_over(None, evolve(contents, complete=True))
+                is_new = self.contents.version is None
+                contents = self.contents if is_new else Contents(system=self.settings.system)
+                self._take_over(evolve(contents, complete=True))
                 return
             contents = read_head(head, self._name)
             start = 0 if count is None else max(0, contents.end - count)
@@ -173,35 +173,37 @@ class Transcript:
             first_number=start + gap_end,
             complete=start == 0 or gap_end > 0,
             system=system,
+            version=head.version,
         )
-        self._take_over(head.version, contents)
+        self._take_over(contents)
 
-    def _take_over(self, version: str | None, contents: Contents) -> None:
-        self._version, self._attempt, self._is_read = version, None, True
-        self.contents, self._stored_contents, self.unfinished = contents, contents, None
+    def _take_over(self, contents: Contents) -> None:
+        self.contents = self._stored_contents = contents
+        self._attempt, self._is_read, self.unfinished = None, True, None
 
-    async def save(self, contents: Contents, *, basis: Contents | None = None, hurry: bool = False) -> None:
+    async def save(self, contents: Contents, *, hurry: bool = False) -> None:
         """Save *contents*, then take them over.
 
         If it is cancelled or fails, it may have been saved. The next step sees that. Saving the same contents
         again is harmless.
 
         Args:
-            contents: The turns and the thread.
-            basis: The contents that they follow. Without a store, a turn on another event loop may have
-                replaced them, which raises ``StoreConflictError``.
+            contents: The next version.
             hurry: Whether the task was cancelled before.
+
+        Raises:
+            StoreConflictError: Another writer has replaced their basis. That may be another event loop.
         """
         if self.settings.store is None:
-            if basis is not None and self.contents is not basis:
+            if contents.basis != self.contents.version:
                 raise store_conflict(self.id)
-            self._take_over(None, contents)
+            self._take_over(contents)
         else:
             step = self._write(self.settings.store, contents)
             await finish_shielded(step, patience=CANCELLED_SAVE_SECONDS, hurry=hurry)
 
     async def _write(self, store: Store, contents: Contents) -> None:
-        keys, stored_contents = self._keys, self._stored_contents if self._version is not None else Contents()
+        keys, stored_contents = self._keys, self._stored_contents if contents.basis is not None else Contents()
         first_changed = contents.first_number  # up to this turn, the store has the turns of the contents
         while first_changed < min(stored_contents.end, contents.end) and stored_contents.turn(
             first_changed
@@ -209,19 +211,18 @@ class Transcript:
             first_changed += 1
         numbers = range(first_changed, contents.end)
         values = await compute(partial(write_turn, contents.turn(number)) for number in numbers)
-        if self._attempt is None or self._attempt[1] is not contents:
-            self._attempt = new_version(), contents
-        version, _ = self._attempt
+        version, self._attempt = contents.version, contents
+        assert version is not None  # they are a next version
         changes: dict[str, bytes | None] = {
             keys.head: write_head(self._fields(contents), contents.end),
             **dict.fromkeys(map(keys.turn, range(contents.end, stored_contents.end))),
             **dict(zip(map(keys.turn, numbers), values, strict=True)),
         }
-        expected = {keys.head: self._version}
+        expected = {keys.head: contents.basis}
         if not await store.write(changes, expected=expected, version=version, keep=store.keep):
             self._attempt = None
             raise store_conflict(self.id)
-        self._take_over(version, contents)
+        self._take_over(contents)
 
     async def delete(self) -> bool:
         """Delete the conversation in the store and here. Return whether the store had it."""
@@ -231,7 +232,7 @@ class Transcript:
             expected = {keys.head: head.version}
             if await store.write(changes, expected=expected, version=new_version(), keep=None):
                 break
-        self._take_over(None, Contents(system=self.settings.system))
+        self._take_over(Contents(system=self.settings.system))
         return head is not None
 
     def _fields(self, contents: Contents) -> dict[str, Any]:

@@ -46,9 +46,10 @@ class ConversationTurn:
     _prepare: Callable[[Contents], Call]
     _history: Contents
     _call: Call
-    _state: Literal["waiting", "under way", "settled", "over"] = field(default="waiting", init=False)
-    _lock: TurnLock | None = field(default=None, init=False)  # while it is under way or settled
-    _basis: Contents | None = field(default=None, init=False)  # the transcript's contents that it changes
+    _state: Literal["waiting", "under way", "committed", "settled", "over"] = field(
+        default="waiting", init=False
+    )
+    _lock: TurnLock | None = field(default=None, init=False)  # from its start until it is over
     _deadline: float = field(default=math.inf, init=False)  # of the answer, by the loop's time
     _close_reply: CloseIfUnused | None = field(default=None, init=False)
     _shown_extent: tuple[int, str | None] | None = field(
@@ -56,48 +57,41 @@ class ConversationTurn:
     )  # by edits: characters, the site
     _answer: tuple[Message, Thread | None] | None = field(default=None, init=False)  # to be committed
     _contents: Contents | None = field(default=None, init=False)  # with that answer
-    _is_committed: bool = field(default=False, init=False)
     _store_error: Exception | None = field(default=None, init=False)
 
     async def enter(self, close_if_unused: CloseIfUnused) -> Call:
         """Take the lock and check the store. Return the question, rebuilt if the history has changed."""
         total, now = self._call.timeouts.total, asyncio.get_running_loop().time
         self._deadline = math.inf if total is None else now() + total
-        history = await self._begin(TimeLimit(self._deadline), total)
-        self._state, self._close_reply = "under way", close_if_unused
-        if history is not self._history:
-            self._history = history
-            try:
-                self._call = self._prepare(history)
-            except BaseException:
-                self._roll_back()
-                self.left()
-                raise
-        return self._within_deadline(self._call)
-
-    async def _begin(self, limit: TimeLimit, total: float | None) -> Contents:
-        """Wait in line and check the store, until *limit*; return the contents before this turn."""
-        transcript, queue = self.transcript, self.transcript.settings.queue
-        lock = transcript.lock
+        limit = TimeLimit(self._deadline)
         try:
             async with limit:
-                await lock.acquire(self, queue=queue)
-                try:
-                    # Turns that were ahead in line have run, so their version is not a conflict.
-                    await transcript.check_store(refresh=queue, replacing=self._turn_question.replacing)
-                    history = transcript.before(self._turn_question)
-                    self._basis = transcript.contents
-                except BaseException:
-                    lock.release()
-                    raise
+                await self._begin()
         except TimeoutError:
-            if total is None or not limit.over:
+            if not limit.over:
                 raise  # the store's own
-        else:
-            self._lock = lock
-            return history
-        text = f"ask: not sent within {total:g} s (total timeout): other turns, or the conversation's store"
-        raise APITimeoutError(text, phase="total", seconds=total, sent="no", operation="ask")
+            text = f"not sent within {total:g} s (total timeout): other turns, or the conversation's store"
+            raise APITimeoutError(
+                f"ask: {text}", phase="total", seconds=total or 0.0, sent="no", operation="ask"
+            ) from None
+        self._state, self._close_reply = "under way", close_if_unused
+        return self._within_deadline(self._call)
+
+    async def _begin(self) -> None:
+        """Wait in line and check the store."""
+        transcript, queue = self.transcript, self.transcript.settings.queue
+        lock = transcript.lock
+        await lock.acquire(self, queue=queue)
+        self._lock = lock
+        try:
+            # Turns that were ahead in line have run, so their version is not a conflict.
+            await transcript.check_store(refresh=queue, replacing=self._turn_question.replacing)
+            history = transcript.before(self._turn_question)
+            if history is not self._history:
+                self._call, self._history = self._prepare(history), history
+        except BaseException:
+            self.left()
+            raise
 
     def _within_deadline(self, call: Call) -> Call:
         if self._deadline == math.inf:
@@ -126,21 +120,24 @@ class ConversationTurn:
 
     async def ended(self, message: Message | None, thread: Thread | None, *, whole: bool) -> None:
         """Commit a finished turn once, or roll it back once. Raises the store's error."""
-        if self._state != "under way":
+        if self._state not in ("under way", "committed"):
             return
-        self._state = "settled"
+        was_committed = self._state == "committed"
+        is_whole = whole or was_committed
+        self._state = "settled"  # close() of another task does not end it twice
         try:
             if self._store_error is not None:
                 raise self._store_error
-            if message is not None and self._shown_extent is not None and not (whole or self._is_committed):
+            if message is not None and self._shown_extent is not None and not is_whole:
                 message = shorten(message, *self._shown_extent)
             # A partial answer never takes the place of a complete one.
             partial = self.transcript.settings.commit == "partial" and self._turn_question.replacing is None
-            if whole or self._is_committed or (partial and message is not None and message.text):
+            if is_whole or (partial and message is not None and message.text):
                 await self._commit(message, thread)
         finally:
-            if not self._is_committed:
-                self._roll_back()
+            self._state = "settled"
+            if not was_committed and self.transcript.contents is not self._contents:
+                self.transcript.unfinished = self._turn_question
 
     def left(self) -> None:
         """Let the next turn start."""
@@ -153,27 +150,29 @@ class ConversationTurn:
         """If there is an answer and it was not committed yet, commit it with its question."""
         if message is None:
             return
-        question, history, contents = self._turn_question, self._history, self._contents
+        question, history, transcript = self._turn_question, self._history, self.transcript
         if question.finish is not None:
             message = question.finish(message)
         id = message.id if self._answer is None else self._answer[0].id
         if not id or id in history.ids or any(one.id == id for one in question.messages):
             id = new_message_id()
         answer = evolve(message, id=id, role="assistant")
+        contents = self._contents
         if contents is None or (answer, thread) != self._answer:
             self._answer = answer, thread
             self._contents = contents = history.with_turn(question.messages, answer, thread)
-        transcript = self.transcript
         if transcript.contents is not contents:
             try:
                 # A task that was cancelled while it read the answer is in a hurry as well.
-                await transcript.save(contents, basis=self._basis, hurry=cancel_requests() > 0)
+                await transcript.save(contents, hurry=cancel_requests() > 0)
             finally:  # a cancelled save may have been done
                 if transcript.contents is contents:
-                    self._basis, self._is_committed = contents, True
+                    self._history = evolve(history, version=contents.version)
+                    self._state = "committed"
 
     def _roll_back(self) -> None:
-        self.transcript.unfinished = self._turn_question
+        if self._state == "under way":
+            self.transcript.unfinished = self._turn_question
 
     def release_if_over(self, task: asyncio.Task[Any] | None) -> None:
         """If this turn, which *task* started, is over or abandoned, let the next one start.
@@ -183,18 +182,16 @@ class ConversationTurn:
         ended, because a cancellation's traceback may keep such a reply alive.
         """
         close_reply = self._close_reply() if self._close_reply is not None else None
-        is_over = self._state == "settled" or self._is_committed
+        is_over = self._state in ("committed", "settled")
         is_abandoned = task is None or task.done()
         if close_reply is None or not (is_over or is_abandoned):
             return
         if close_reply(is_over and task is asyncio.current_task()):
-            if not is_over:
-                self._roll_back()
+            self._roll_back()
             self.left()
 
     def __del__(self) -> None:
         """Roll back a turn whose reply was dropped before its end."""
         if getattr(self, "_lock", None) is not None:
-            if self._state == "under way" and not self._is_committed:
-                self._roll_back()
+            self._roll_back()
             self.left()
