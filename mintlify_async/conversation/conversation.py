@@ -16,10 +16,10 @@ from attrs import evolve
 from ..assistant.assistant_api import AssistantAPI
 from ..assistant.reply import Reply
 from ..errors import ConfigurationError, StateError
-from ..messages import Message, Question
+from ..messages import Message, Question, coerce_messages
 from ..model.json_text import as_object
 from ..model.thread import Thread
-from ..protocol.argument_checks import check_messages, check_thread
+from ..protocol.argument_checks import check_thread
 from ..protocol.calls import Call, TurnOptions, new_message_id
 from ..storage import Store
 from .history import Contents, TurnQuestion, messages_to_send
@@ -387,7 +387,7 @@ def ask_with(
 
 
 def _checked(question: Question) -> tuple[Message, ...]:
-    messages = tuple(check_messages(question, new_message_id))
+    messages = tuple(coerce_messages(question, new_message_id))
     if messages[-1].role != "user":
         raise ConfigurationError("the question's last message must be a user's", field="messages")
     return messages

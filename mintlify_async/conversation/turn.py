@@ -74,7 +74,7 @@ class ConversationTurn:
             raise APITimeoutError(
                 f"ask: {text}", phase="total", seconds=total or 0.0, sent="no", operation="ask"
             ) from None
-        self._state, self._close_reply = "under way", close_if_unused
+        self._close_reply = close_if_unused
         return self._within_deadline(self._call)
 
     async def _begin(self) -> None:
@@ -86,10 +86,11 @@ class ConversationTurn:
         try:
             # Turns that were ahead in line have run, so their version is not a conflict.
             await transcript.check_store(refresh=queue, replacing=self._turn_question.replacing)
-            history = transcript.before(self._turn_question)
+            history, self._state = transcript.before(self._turn_question), "under way"
             if history is not self._history:
                 self._call, self._history = self._prepare(history), history
         except BaseException:
+            self._roll_back()
             self.left()
             raise
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
@@ -20,12 +21,12 @@ __all__ = ["KEY_VARIABLES", "SHARED_VARIABLE", "Key", "KeyKind", "KeySource", "k
 
 KeySource = str | Callable[[], str | Awaitable[str]]
 
-_ARGUMENT = {"admin": "admin_key", "assistant": "assistant_key"}
 KEY_VARIABLES = {"admin": "MINTLIFY_ADMIN_API_KEY", "assistant": "MINTLIFY_ASSISTANT_API_KEY"}
 SHARED_VARIABLE = "MINTLIFY_API_KEY"
 """Other programs' name for either key: its prefix says which of the two it holds."""
 
-_NEED = {"admin": "agent jobs need", "assistant": "the assistant needs"}
+_NEED = {"admin": "agent jobs need the admin key", "assistant": "the assistant needs the assistant key"}
+_VISIBLE = re.compile("[!-~]+")  # ASCII
 
 
 def kind_in_words(kind: str) -> str:
@@ -56,22 +57,16 @@ class Key:
             in a header.
     """
 
-    __slots__ = ("_assumptions", "_checked", "_hint", "_kind", "_source")
+    __slots__ = ("_assumptions", "_hint", "_kind", "_source")
 
     def __init__(
-        self,
-        kind: KeyKind,
-        source: KeySource | None,
-        assumptions: Assumptions,
-        *,
-        hint: str = "",
+        self, kind: KeyKind, source: KeySource | None, assumptions: Assumptions, *, hint: str = ""
     ) -> None:
-        source = hidden(source)
+        source = hidden(source)  # frames show their locals
         self._kind: KeyKind = kind
+        self._source: KeySource | None = source
         self._assumptions = assumptions
         self._hint = hint
-        self._source: KeySource | None = source
-        self._checked = Secret()  # the last key whose kind was right
         if source is not None and not callable(source):
             self._check_characters(source)
 
@@ -82,7 +77,7 @@ class Key:
 
     def replaced(self, source: KeySource | None) -> Key:
         """Return the same kind of key from another *source*."""
-        return Key(self._kind, hidden(source), self._assumptions)
+        return Key(self._kind, source, self._assumptions)
 
     def check(self) -> Secret | None:
         """Return the key when it is a string of the right kind, and None for a function; calls nothing.
@@ -91,12 +86,11 @@ class Key:
             ConfigurationError: It is missing or of the wrong kind.
         """
         if self._source is None:
-            name = _ARGUMENT[self._kind]
+            variable = KEY_VARIABLES[self._kind]
             raise self._error(
-                f"{name} is missing: {_NEED[self._kind]} the {self._kind} key; "
-                f"pass {name}= or set {KEY_VARIABLES[self._kind]}{self._hint}"
+                f"is missing: {_NEED[self._kind]}; pass {self._kind}_key= or set {variable}{self._hint}"
             )
-        return None if callable(self._source) else self._check_kind_of(self._source)
+        return None if callable(self._source) else self._check_value(self._source)
 
     async def reveal(self) -> Secret:
         """Return the key to be sent.
@@ -104,52 +98,44 @@ class Key:
         Raises:
             ConfigurationError: It is missing or of the wrong kind, or the function returned no key.
         """
-        source = self._source
-        if not callable(source):
-            key = self.check()
-            assert key is not None
+        value: object = self.check()
+        if callable(self._source):
+            value = hidden(self._source())
+            if inspect.isawaitable(value):
+                value = hidden(await value)
+        return self._check_value(value)
+
+    def _check_value(self, value: object) -> Secret:
+        """Return *value* if it is a key of this kind."""
+        key = self._check_characters(value)
+        kind, assumptions = self._assumptions.kind_of_key(key), self._assumptions
+        prefix = assumptions.admin_key_prefix if self._kind == "admin" else assumptions.assistant_key_prefix
+        if kind in (self._kind, "unknown") or not prefix:
             return key
-        value: object = hidden(source())
-        if inspect.isawaitable(value):
-            value = hidden(await value)
-        return self._check_kind_of(value)
+        raise self._error(
+            f"holds {kind_in_words(kind)}: {_NEED[self._kind]}, "
+            f"in {self._kind}_key= or {KEY_VARIABLES[self._kind]}"
+        )
 
     def _check_characters(self, value: object) -> Secret:
-        name = _ARGUMENT[self._kind]
         if not isinstance(value, Secret):
-            raise self._error(f"{name} must be a string or return one; got {type(value).__name__}")
+            raise self._error(f"must be a string or return one; got {type(value).__name__}")
         if not value.strip():
-            raise self._error(f"{name} is empty; copy the key from the API keys page of the dashboard")
+            raise self._error("is empty; copy the key from the API keys page of the dashboard")
         if slip := copying_slip(value):
-            raise self._error(f"{name} {slip}")
+            raise self._error(slip)
         if value.lower().startswith("bearer "):
-            raise self._error(f"{name} begins with the word Bearer, which the package adds; leave it out")
-        if not all("!" <= character <= "~" for character in value):
+            raise self._error("begins with the word Bearer, which the package adds; leave it out")
+        if not _VISIBLE.fullmatch(value):
             raise self._error(
-                f"{name} may hold visible ASCII characters only: "
+                "may hold visible ASCII characters only: "
                 "look for blanks and line breaks in it, or letters of another script"
             )
         return value
 
-    def _check_kind_of(self, value: object) -> Secret:
-        if self._checked and value == self._checked:
-            return self._checked
-        key = self._check_characters(value)
-        prefixes = {"admin": self._assumptions.admin_key_prefix}
-        if not prefixes.get(self._kind, self._assumptions.assistant_key_prefix):
-            return key
-        kind = self._assumptions.kind_of_key(key)
-        if kind in (self._kind, "unknown"):
-            self._checked = key
-            return key
-        name = _ARGUMENT[self._kind]
-        raise self._error(
-            f"{name} holds {kind_in_words(kind)}: {_NEED[self._kind]} the {self._kind} key, "
-            f"in {name}= or {KEY_VARIABLES[self._kind]}"
-        )
-
-    def _error(self, message: str) -> ConfigurationError:
-        return ConfigurationError(message, field=_ARGUMENT[self._kind])
+    def _error(self, problem: str) -> ConfigurationError:
+        name = f"{self._kind}_key"
+        return ConfigurationError(f"{name} {problem}", field=name)
 
     def __repr__(self) -> str:
         return f"<{self._kind} key ****>" if self.given else f"<no {self._kind} key>"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from ..errors import ConfigurationError, printable
-from ..messages import Message, coerce_messages
-from ..model.job_ref import PLAIN_SEGMENT, path_segment
+from ..model.job_ref import path_segment
 from ..model.json_text import require_json, require_whole
 from ..model.number_checks import LARGEST, shown
 from ..model.question import ContextItem, SearchFilter
@@ -29,7 +28,6 @@ _OUR_HEADERS = ("authorization", "connection", "expect", "host", "transfer-encod
 
 
 _QUOTES = frozenset("\"'`\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}")
-_LAST_SEGMENT = re.compile(r"dashboard\.[^?#]*/([^/?#]+)/?(?:$|[?#])")
 _WHERE = {
     "project_id": "the identifier alone, as the dashboard's API keys page shows it",
     "domain": "the last segment of the dashboard's URL alone",
@@ -56,19 +54,10 @@ def check_identifier(value: object, name: str) -> str:
     Raises:
         ConfigurationError: It is not a string, empty, a URL, or was copied with blanks or quotation marks.
     """
-    if type(value) is str and PLAIN_SEGMENT.fullmatch(value):
-        return value
-    return _odd_identifier(value, name)
-
-
-def _odd_identifier(value: object, name: str) -> str:
-    text = str(value) if isinstance(value, str) else ""  # not a Secret: it is shown
-    require_whole(text, name)
+    text = require_whole(str(value) if isinstance(value, str) else "", name)  # not a Secret: it is shown
     problem = copying_slip(text)
     if problem is None and ("://" in text or (name == "domain" and "/" in text)):
-        segment = _LAST_SEGMENT.search(text) if name == "domain" else None
-        hint = f": {printable(segment[1], 40)}" if segment else ""
-        problem = f"is a URL or a path; write {_WHERE[name]}{hint}"
+        problem = f"is a URL or a path; write {_WHERE[name]}"
     elif problem is None and not text.isprintable():
         problem = "has a character that cannot be seen; remove it"
     if problem is not None:
@@ -79,11 +68,11 @@ def _odd_identifier(value: object, name: str) -> str:
 
 def check_prompt(prompt: object) -> str:
     """Return *prompt* when it is a string of at least one character."""
-    if not isinstance(prompt, str):
-        raise ConfigurationError(f"prompt must be a string; got {type(prompt).__name__}", field="prompt")
-    if not prompt:
-        raise ConfigurationError("prompt is empty; it needs at least 1 character", field="prompt")
-    return require_whole(prompt, "prompt")
+    if isinstance(prompt, str) and prompt:
+        return require_whole(prompt, "prompt")
+    raise ConfigurationError(
+        f"prompt must be a string of at least 1 character; got {shown(prompt)}", field="prompt"
+    )
 
 
 def check_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -92,25 +81,18 @@ def check_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
     Raises:
         ConfigurationError: A name or a value is not legal, or the session sets that header itself.
     """
-    if not headers:
-        return EMPTY
-    if not isinstance(headers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - text is a common slip
-        raise ConfigurationError("headers must be a mapping of names to values", field="headers")
-    return dict(_header(name, value) for name, value in headers.items())
-
-
-def _header(name: str, value: str) -> tuple[str, str]:
-    if not _HEADER_NAME.fullmatch(name):
-        raise ConfigurationError(f"headers: {printable(repr(name))} is not a header's name", field="headers")
-    if name.lower() in _OUR_HEADERS or name.lower().startswith("content-"):  # the body is always JSON
-        raise ConfigurationError(
-            f"headers: {name} is set by the session (keys: admin_key=, assistant_key=)", field="headers"
-        )
-    if not (value.isascii() and value.isprintable()):
-        raise ConfigurationError(
-            f"headers: the value of {name} must be visible ASCII characters", field="headers"
-        )
-    return name, value
+    for name, value in (headers or EMPTY).items():
+        lowered = name.lower()
+        problem = None
+        if not _HEADER_NAME.fullmatch(name):
+            problem = f"{printable(repr(name))} is not a header's name"
+        elif lowered in _OUR_HEADERS or lowered.startswith("content-"):  # the body is always JSON
+            problem = f"{name} is set by the session (keys: admin_key=, assistant_key=)"
+        elif not (value.isascii() and value.isprintable()):
+            problem = f"the value of {name} must be visible ASCII characters"
+        if problem is not None:
+            raise ConfigurationError(f"headers: {problem}", field="headers")
+    return dict(headers) if headers else EMPTY
 
 
 def check_extra_body(extra_body: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -131,35 +113,22 @@ def _json_object(fields: Mapping[str, Any], field: str) -> dict[str, Any]:
     return copy
 
 
-def check_messages(value: object, make_id: Callable[[], str]) -> list[Message]:
-    """Return *value* as the messages of a question: a string is one user message.
-
-    Raises:
-        ConfigurationError: The list is empty, or an item is not a message. The error names the field.
-    """
-    if isinstance(value, str) and not value:
-        raise ConfigurationError("the question is empty; it needs at least 1 character", field="messages")
-    if value in ([], ()):
-        raise ConfigurationError("messages is empty; give at least one message", field="messages")
-    return coerce_messages(value, make_id)
-
-
 def check_thread(value: object) -> Thread | None:
     """Return *value* as a thread. A string is a thread's id alone."""
-    if value is None or isinstance(value, Thread):
-        thread = value
-    elif isinstance(value, str) and value.strip() and not value.lstrip().startswith(("{", "Thread(")):
+    thread = value
+    if isinstance(value, str) and value.strip() and not value.lstrip().startswith(("{", "Thread(")):
         thread = Thread(value)
-    else:
+    if thread is None:
+        return None
+    if not isinstance(thread, Thread):  # the JSON of a thread would be sent as its id, and shown
         raise ConfigurationError(
             f"thread must be a Thread, a thread's id, or None; got {type(value).__name__}. "
             "Pass answer.thread, or Thread.from_json(…) of a stored one",
             field="thread",
         )
-    if thread is not None:
-        if slip := copying_slip(require_whole(thread.id, "thread.id")):
-            raise ConfigurationError(f"the thread's id {slip}", field="thread")
-        require_whole(thread.key or "", "thread.key")
+    if slip := copying_slip(require_whole(thread.id, "thread.id")):
+        raise ConfigurationError(f"the thread's id {slip}", field="thread")
+    require_whole(thread.key or "", "thread.key")
     return thread
 
 
@@ -183,13 +152,10 @@ def check_page_size(value: object) -> float:
 
 def check_current_path(value: object) -> str:
     """Return *value* when it is a page's path that is short enough."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or len(value) > CURRENT_PATH_MAX_CHARACTERS:
+        size = f"{len(value)} characters" if isinstance(value, str) else type(value).__name__
         raise ConfigurationError(
-            f"current_path must be a string; got {type(value).__name__}", field="current_path"
-        )
-    if len(value) > CURRENT_PATH_MAX_CHARACTERS:
-        raise ConfigurationError(
-            f"current_path has {len(value)} characters; the limit is {CURRENT_PATH_MAX_CHARACTERS}",
+            f"current_path must be a string of at most {CURRENT_PATH_MAX_CHARACTERS} characters; got {size}",
             field="current_path",
         )
     return require_whole(value, "current_path")
@@ -224,41 +190,31 @@ def check_base_url(value: str, *, allow_insecure_http: bool) -> str:
         ConfigurationError: It is not an http(s) URL, carries credentials, a query or a
             fragment, or is plain http outside this machine.
     """
-    value, parts = _split_url(value)
-    host = parts.hostname
-    if parts.scheme not in ("http", "https") or not host:
-        raise _wrong_url("must begin with https:// and name a host")
-    if "@" in parts.netloc:
-        raise _wrong_url("must not carry a user name or password; keys go in admin_key= and assistant_key=")
-    if "?" in value or "#" in value:
-        raise _wrong_url("must not have a query or a fragment")
-    if parts.path.rstrip("/") == "/v2":
-        raise _wrong_url("ends with /v2, which the path of each operation has already; leave it out")
-    if parts.scheme == "http" and not (allow_insecure_http or is_loopback(host)):
-        raise _wrong_url(
-            "is plain http: the key could be read on the way; use https, or allow_insecure_http=True"
-        )
+    if problem := copying_slip(value) or _url_problem(value, allow_insecure_http=allow_insecure_http):
+        raise ConfigurationError(f"base_url {problem}", field="base_url")
     return value.rstrip("/")
 
 
-def _split_url(value: str) -> tuple[str, SplitResult]:
-    """Return *value* and its parts when it is written as a URL."""
-    if not value.strip():
-        raise _wrong_url("is blank: leave base_url out and MINTLIFY_BASE_URL unset for the service's own URL")
-    if slip := copying_slip(value):
-        raise _wrong_url(slip)
-    if not value.isprintable() or not value.isascii() or " " in value:
-        raise _wrong_url("must be visible ASCII characters")
+def _url_problem(url: str, *, allow_insecure_http: bool) -> str | None:
+    """Return why keys cannot be sent to *url*, or None."""
+    if not url.strip():
+        return "is blank: leave base_url out and MINTLIFY_BASE_URL unset for the service's own URL"
+    if not url.isprintable() or not url.isascii() or set(url) & set(" ?#"):
+        return "must be visible ASCII characters, without a query or a fragment"
     try:
-        parts = urlsplit(value)
+        parts = urlsplit(url)
         _ = parts.port  # raises when it is not a number
     except ValueError:
-        raise _wrong_url("is not a URL") from None
-    return value, parts
-
-
-def _wrong_url(problem: str) -> ConfigurationError:
-    return ConfigurationError(f"base_url {problem}", field="base_url")
+        return "is not a URL"
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return "must begin with https:// and name a host"
+    if "@" in parts.netloc:
+        return "must not carry a user name or password; keys go in admin_key= and assistant_key="
+    if parts.path.rstrip("/") == "/v2":
+        return "ends with /v2, which the path of each operation has already; leave it out"
+    if parts.scheme == "http" and not (allow_insecure_http or is_loopback(parts.hostname)):
+        return "is plain http: the key could be read on the way; use https, or allow_insecure_http=True"
+    return None
 
 
 def host_of(url: str) -> str | None:

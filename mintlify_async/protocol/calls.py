@@ -6,13 +6,12 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Literal, TypedDict, Unpack
 
 from attrs import evolve, field, frozen
 
 from ..errors import ConfigurationError, ThreadReference, printable
-from ..messages import Message, Question
+from ..messages import Message, Question, coerce_messages
 from ..model.job_ref import job_segment, path_segment
 from ..model.json_text import require_json
 from ..model.number_checks import check_seconds
@@ -28,7 +27,6 @@ from .argument_checks import (
     check_fp,
     check_headers,
     check_identifier,
-    check_messages,
     check_page_size,
     check_prompt,
     check_thread,
@@ -232,13 +230,16 @@ def create_job_call(
     Raises:
         ConfigurationError: An argument is invalid, or there is no project.
     """
-    project = defaults.project(project_id)
-    route = defaults.assumptions.create_job_path
-    path = route.format(project_id=path_segment(project, "project_id"))
+    project, route = defaults.project(project_id), defaults.assumptions.create_job_path
     call = Call(
-        operation="create_job", path=path, route=route, timeouts=defaults.timeouts, project_id=project
+        operation="create_job",
+        path=route.format(project_id=path_segment(project, "project_id")),
+        route=route,
+        timeouts=defaults.timeouts,
+        project_id=project,
+        prompt=check_prompt(prompt),
     )
-    return _with_prompt(call, defaults, prompt, options)
+    return _with_body(call, defaults, {"prompt": prompt}, options)
 
 
 def send_message_call(
@@ -261,8 +262,9 @@ def send_message_call(
         timeouts=defaults.timeouts,
         project_id=project_id,
         job_id=job_id,
+        prompt=check_prompt(prompt),
     )
-    return _with_prompt(call, defaults, prompt, options)
+    return _with_body(call, defaults, {"prompt": prompt}, options)
 
 
 def get_job_call(defaults: CallDefaults, project_id: str, job_id: str) -> Call:
@@ -279,23 +281,8 @@ def get_job_call(defaults: CallDefaults, project_id: str, job_id: str) -> Call:
     )
 
 
-@lru_cache(maxsize=128)
 def _job_path(template: str, project_id: str, job_id: str) -> str:
     return template.format(project_id=path_segment(project_id, "project_id"), job_id=job_segment(job_id))
-
-
-def _with_prompt(call: Call, defaults: CallDefaults, prompt: str, options: RequestOptions) -> Call:
-    timeout = options.get("timeout")
-    check_seconds(timeout, "timeout", none="means no limit of its own")
-    further_fields = {**defaults.extra_body, **check_extra_body(options.get("extra_body"))}
-    call = evolve(
-        call,
-        prompt=check_prompt(prompt),
-        headers={**defaults.headers, **check_headers(options.get("headers"))},
-        extra_body=further_fields,
-        body=_ENCODER.encode({"prompt": prompt, **further_fields}).encode("ascii"),
-    )
-    return call if timeout is None else call.within(timeout)
 
 
 def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) -> Call:
@@ -310,7 +297,7 @@ def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) ->
         raise TypeError(f"ask() has no option {name}; it takes {', '.join(sorted(_ASK_OPTIONS))}")
     domain, fp = defaults.asked_domain(options.get("domain")), options.get("fp")
     thread = check_thread(options.get("thread"))
-    messages = check_messages(question, new_message_id)
+    messages = coerce_messages(question, new_message_id)
     size = options.get("retrieval_page_size", MISSING)
     size = defaults.retrieval_page_size if size is MISSING else size
     body: dict[str, Any] = {
@@ -324,23 +311,32 @@ def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) ->
     for name, wire_name, check in _FIELDS:
         if (option := options.get(name)) is not None:
             body[wire_name] = check(option)
+    route = defaults.assumptions.ask_path
+    call = Call(
+        operation="ask",
+        path=route.format(domain=path_segment(domain, "domain")),
+        route=route,
+        timeouts=defaults.timeouts,
+        domain=domain,
+        thread=thread,
+        messages=messages,
+    )
+    return _with_body(call, defaults, body, options)
+
+
+def _with_body(call: Call, defaults: CallDefaults, body: dict[str, Any], options: RequestOptions) -> Call:
+    """Return *call* with its body, and with the options that all POSTs have."""
     further_fields = {**defaults.extra_body, **check_extra_body(options.get("extra_body"))}
     text = _ENCODER.encode({**body, **further_fields})
     if "\\ud" in text:  # half of a surrogate pair, or an emoji, which JSON writes as both halves
-        require_json(body["messages"], "messages", sent=True)
+        require_json(body.get("messages"), "messages", sent=True)
     timeout = options.get("timeout")
-    check_seconds(timeout, "timeout", none="means no limit")
-    call = Call(
-        operation="ask",
-        path=_ask_path(defaults.assumptions.ask_path, domain),
-        route=defaults.assumptions.ask_path,
-        timeouts=defaults.timeouts,
+    check_seconds(timeout, "timeout", none="means no limit of its own")
+    call = evolve(
+        call,
         headers={**defaults.headers, **check_headers(options.get("headers"))},
         body=text.encode("ascii"),
-        domain=domain,
-        thread=thread,
         extra_body=further_fields,
-        messages=messages,
     )
     return call if timeout is None else call.within(timeout)
 
@@ -351,11 +347,6 @@ _FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("current_path", "currentPath", check_current_path),
 )
 _ENCODER = json.JSONEncoder(check_circular=False, allow_nan=False, separators=(",", ":"))
-
-
-@lru_cache(maxsize=128)
-def _ask_path(template: str, domain: str) -> str:
-    return template.format(domain=path_segment(domain, "domain"))
 
 
 def new_message_id() -> str:

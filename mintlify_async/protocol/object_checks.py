@@ -1,4 +1,4 @@
-"""Checks of objects and functions that no type checker sees. Each error names the argument."""
+"""Checks of objects that a type checker lets pass, or where people slip. Each error names the argument."""
 
 from __future__ import annotations
 
@@ -24,18 +24,13 @@ def check_type(value: T, kind: type, name: str) -> T:
     return value
 
 
-def check_function(value: T, name: str, *, plain: bool = True) -> T:
-    """Return *value* when it is None or a function; with *plain*, not an async one, which nobody would await.
+def check_function(value: object, name: str) -> None:
+    """Check that *value* is None or a plain function. Nobody would await an async one.
 
     Raises:
         ConfigurationError: It is something else.
     """
-    if value is None:
-        return value
-    is_async = inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(
-        getattr(type(value), "__call__", None)  # noqa: B004 - of the class: that of an object is bound
-    )
-    if not callable(value) or (plain and is_async):
-        expectation = "a plain function, not an async one" if callable(value) else "a function"
-        raise ConfigurationError(f"{name} must be {expectation}; got {type(value).__name__}", field=name)
-    return value
+    if value is not None and (not callable(value) or inspect.iscoroutinefunction(value)):
+        raise ConfigurationError(
+            f"{name} must be a plain function, not async; got {type(value).__name__}", field=name
+        )
