@@ -111,8 +111,8 @@ class ReplyTurn(Protocol):
         """Return what to send once more after *error*, which refused *call*; None to raise it."""
         ...
 
-    def shown(self, site: str | None, characters: int) -> None:
-        """Say how much of the answer's text the reader was shown, who leaves before its end."""
+    def shown(self, site: str | None, characters: int | None) -> None:
+        """Say how much of the answer's text the reader was shown. None means all that arrives."""
         ...
 
     def left(self) -> None:

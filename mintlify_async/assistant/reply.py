@@ -232,7 +232,7 @@ class Reply(Extras, AsyncOnly):
         check_function(tail, "tail")
         below = partial(tail, self) if tail is not None else None
         shown = None if self._turn is None else partial(self._turn.shown, self._site)
-        return Edits(self, every=every, limit=limit, tail=below, on_leave=shown)
+        return Edits(self, every=every, limit=limit, tail=below, on_shown=shown)
 
     def run(self) -> Coroutine[Any, Any, Answer]:
         """Read to the end and return the answer: ``await reply`` as a coroutine, for ``create_task``.

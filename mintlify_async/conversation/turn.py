@@ -108,9 +108,9 @@ class ConversationTurn:
         self._history = evolve(self._history, thread=None)
         return self._within_deadline(self._prepare(self._history))
 
-    def shown(self, site: str | None, characters: int) -> None:
-        """Say how much of the answer's text the reader was shown, who leaves before its end."""
-        self._shown_extent = (characters, site)
+    def shown(self, site: str | None, characters: int | None) -> None:
+        """Say how much of the answer's text the reader was shown. None means all that arrives."""
+        self._shown_extent = None if characters is None else (characters, site)
 
     async def finished(self, message: Message | None, thread: Thread | None) -> None:
         """Commit. The store's error is raised when the reply ends, so that ``Finish`` is handed out first."""

@@ -73,8 +73,7 @@ def read_job(
         UnexpectedResponseError: The body is not a job.
     """
     text = answer.text
-    is_plain = len(text) == len(answer.body) and THREAD_KEY not in text  # ASCII, without a byte order mark
-    body = answer.body if is_plain else mask_text(text).encode()
+    body = mask_text(text).encode() if THREAD_KEY in text else answer.body
     info = response_info(assumptions, answer.status, answer.headers, attempts, body)
     try:
         value = decode_json(text)
