@@ -203,10 +203,9 @@ class Transcript:
             await finish_shielded(step, patience=CANCELLED_SAVE_SECONDS, hurry=hurry)
 
     async def _write(self, store: Store, contents: Contents) -> None:
-        keys, stored_contents = (
-            self._keys,
-            self._stored_contents if contents.basis is not None else Contents(),
-        )
+        keys, stored_contents = self._keys, self._stored_contents
+        if contents.basis is None:
+            stored_contents = Contents()
         first_changed = contents.first_number  # up to this turn, the store has the turns of the contents
         while first_changed < min(stored_contents.end, contents.end) and stored_contents.turn(
             first_changed

@@ -148,12 +148,10 @@ class Edits:
         self._loop = None
         try:
             await self._answer.close()
-        except Exception as error:
-            self._error = self._error or error
+        except Exception as problem:
+            self._error = self._error or problem
         error, self._error = self._error, None
-        if error is not None:
-            raise error
-        raise StopAsyncIteration
+        raise StopAsyncIteration if error is None else error
 
     async def _next(self) -> Edit | None:
         """Return the next edit, or None after the last one."""
