@@ -7,8 +7,9 @@ import json
 import pytest
 
 from mintlify_async.conversation.conversation import Conversation
-from mintlify_async.errors import AssistantError, ConfigurationError, StateError
+from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.messages import Message, TextPart
+from tests.support.conversation_kit import sent
 
 
 @pytest.mark.parametrize(
@@ -48,14 +49,10 @@ async def test_a_bad_setting_is_named(session, setting, value):
     with pytest.raises(ConfigurationError) as caught:
         session.conversation(**{setting: value})
     assert caught.value.field == setting
-
-
-@pytest.mark.parametrize(("field", "value"), [("messages", "Hi"), ("thread", 7)])
-def test_a_bad_beginning_is_named(session, field, value):
-    """Text alone is no history, and a number is no thread."""
-    with pytest.raises(ConfigurationError) as caught:
-        session.conversation().begin_with(**{field: value})
-    assert caught.value.field == field
+    for field, wrong in {"messages": "Hi", "thread": 7}.items():
+        with pytest.raises(ConfigurationError) as caught:
+            session.conversation().begin_with(**{field: wrong})
+        assert caught.value.field == field
 
 
 async def test_undo_takes_the_last_turn_back(service, session):
@@ -68,60 +65,31 @@ async def test_undo_takes_the_last_turn_back(service, session):
     reply = await chat.ask("And on a Mac?")
     assert "And on Windows?" not in reply.text
     assert service.threads["thread_2"].questions == ["And on a Mac?"]
-    await chat.undo(keep_thread=True)
+    again = await chat.undo(keep_thread=True)
     assert chat.thread.id == "thread_2"
+    await chat.ask(again)
+    assert chat.messages[2] == again[0]
+    await chat.undo()
     await chat.undo()
     with pytest.raises(StateError, match="no turn"):
         await chat.undo()
 
 
-async def test_an_undone_question_can_be_asked_again(service, session):
-    """An undone question can be asked again as the same message."""
-    chat = session.conversation()
-    await chat.ask("How do I install it?")
-    question = await chat.undo()
-    await chat.ask(question)
-    assert chat.messages[0] == question[0]
-
-
 async def test_forks_go_apart(service, session):
-    """What is said in a fork is not in the original, neither here nor at the service."""
-    chat = session.conversation(fp="ada", system="Be brief.", max_messages=9)
+    """A fork has the same settings; what is said in it is in the original neither here nor at the service."""
+    chat = session.conversation(fp="ada", system="Be brief.", max_messages=1)
     await chat.ask("How do I install it?")
     other = chat.fork()
     await chat.ask("And on Windows?")
-    reply = await other.ask("And on a Mac?")
-    assert "Windows" not in reply.text
+    await other.ask("And on a Mac?")
+    assert sent(service) == [("system", "Be brief."), ("user", "And on a Mac?")]
+    assert service.threads[other.thread.id].questions == ["And on a Mac?"]
     assert (len(chat.messages), len(other.messages)) == (4, 4)
     assert chat.messages[:2] == other.messages[:2]
     assert chat.thread.id != other.thread.id
     assert (other.fp, other.system, other.owner) == (chat.fp, chat.system, chat.owner)
     assert other.id != chat.id
     assert chat.fork(keep_thread=True).thread == chat.thread
-
-
-CUT = [
-    {"type": "start"},
-    {"type": "text-start", "id": "0"},
-    {"type": "text-delta", "id": "0", "delta": "Hal"},
-]
-
-
-async def test_a_fork_has_the_same_settings(service, session):
-    """Its bounds, what it keeps, and what is done with a turn that broke off, as its requests show."""
-    chat = session.conversation(max_messages=3, commit="partial")
-    for question in ("One?", "Two?"):
-        await chat.ask(question)
-    fork = chat.fork()
-    await fork.ask("Three?")
-    sent = service.requests[-1].json["messages"]
-    assert [message["role"] for message in sent] == ["user", "assistant", "user"][-len(sent) :]
-    assert len(sent) <= 3
-    assert len(fork.messages) == 6
-    service.script.ask(events=[*CUT, {"type": "error", "errorText": "no"}])
-    with pytest.raises(AssistantError):
-        await fork.ask("Four?")
-    assert [message.text for message in fork.messages[-2:]] == ["Four?", "Hal"]
 
 
 async def test_a_conversation_goes_through_json(service, session):

@@ -17,12 +17,8 @@ from tests.support.conversation_kit import body, sent
     ("id_in", "key_in"),
     [
         ({"header"}, {"header"}),
-        ({"finish"}, {"finish"}),
-        ({"metadata"}, {"metadata"}),
         ({"data"}, {"data"}),
-        ({"header", "finish"}, {"header"}),
         ({"finish"}, {"header"}),
-        ({"metadata"}, {"header"}),
         ({"header", "finish", "metadata", "data"}, {"metadata"}),
     ],
 )

@@ -34,13 +34,3 @@ QUESTION = [Message.user("now", id="now")]
 def test_the_newest_messages_are_sent(most, expected):
     """The question always; never an answer whose question is left out."""
     assert [message.id for message in messages_to_send(contents(3), QUESTION, most)] == expected
-
-
-def test_turns_are_numbered():
-    """From 0; a question begins a turn, and replacing one gives its number to the new one."""
-    three = contents(3)
-    assert (len(three.turns), three.end) == (3, 3)
-    before = three.before("a1")
-    assert (before.end, before.thread) == (1, None)
-    assert before.with_turn(QUESTION, turn(9)[1], None).turn(1) == (*QUESTION, turn(9)[1])
-    assert three.before("a9") is None

@@ -216,18 +216,6 @@ async def test_a_fork_is_saved_whole(service, session, store):
     assert await turn_numbers(store) == [0, 1, 2]
 
 
-async def test_in_line_two_objects_share_a_long_conversation(service, session, store):
-    """Each reads what the other has added, and neither loses a turn."""
-    options = {"store": store, "id": "c", "owner": "ada", "max_messages": 4, "busy": "queue"}
-    chats = [session.conversation(**options) for _ in range(2)]
-    await take_turns(service, chats, 8)
-    whole = await session.conversation(**options).load()
-    assert [message.text for message in whole.messages if message.role == "user"] == [
-        f"Question {number}?" for number in range(8)
-    ]
-    assert [text for _, text in sent(service)] == ["Question 6?", "Answer 6 ", "Question 7?"]
-
-
 async def test_a_conflict_is_told_before_older_turns_are_read(service, session, store):
     """Checking for another revision reads no turn."""
     counted = Counted(store)

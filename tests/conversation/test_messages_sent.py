@@ -9,21 +9,6 @@ from mintlify_async.messages import FilePart, Message, TextPart
 from tests.support.conversation_kit import answer, body, roles, sent
 
 
-async def test_bounds_on_the_messages_sent(service, session):
-    """The newest messages that fit are sent, never beginning with an answer; the history keeps all."""
-    chat = session.conversation(max_messages=4, system="Be brief.")
-    for n in range(4):
-        service.script.ask(events=answer(f"Answer {n}", id=f"a{n}"))
-        await chat.ask(f"Question {n}")
-    assert [text.strip() for _, text in sent(service)] == [
-        "Be brief.",
-        "Question 2",
-        "Answer 2",
-        "Question 3",
-    ]
-    assert len(chat.messages) == 8
-
-
 async def test_half_a_character_of_the_service_does_not_end_a_conversation(service, session):
     """It is kept as it came and sent again as U+FFFD, because no request may hold half a character."""
     chat = session.conversation()
@@ -35,8 +20,8 @@ async def test_half_a_character_of_the_service_does_not_end_a_conversation(servi
 
 
 async def test_text_files_and_links_are_sent_again(service, session):
-    """Tool results are not sent again, a user's file is."""
-    chat = session.conversation()
+    """Tool results are not sent again, a user's file is. Each message keeps its id."""
+    chat = session.conversation(fp="ada")
     picture = FilePart(media_type="image/png", url="data:image/png;base64,AA==")
     question = Message(id="q", role="user", parts=(TextPart(text="How do I install it?"), picture))
     await chat.ask(question)
@@ -45,6 +30,8 @@ async def test_text_files_and_links_are_sent_again(service, session):
     assert asked == question.to_wire()
     assert {part["type"] for part in answered["parts"]} == {"source-url", "text"}
     assert set(answered) == {"id", "role", "parts"}
+    assert [message["id"] for message in body(service)["messages"]] == [m.id for m in chat.messages[:3]]
+    assert body(service)["fp"] == "ada"
 
 
 async def test_system_messages_go_first(service, session):

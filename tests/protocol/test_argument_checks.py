@@ -25,39 +25,22 @@ KEYS = Keys()
 
 
 BAD_QUESTIONS = [
-    ({"question": ""}, "messages"),
-    ({"question": []}, "messages"),
     *(({"question": question}, "messages") for question in (7, None, b"Hm?", bytearray(b"Hm?"))),
     ({"question": [7]}, "messages[0]"),
     ({"question": [{"role": "user"}]}, "messages[0].parts"),
     ({"question": [{"role": "user", "parts": [], "x": b"x"}]}, "messages[0].x"),
-    ({"current_path": "x" * 201}, "current_path"),
-    ({"current_path": 7}, "current_path"),
-    ({"context": [{"type": "image", "value": "x"}]}, "context[0].type"),
     ({"context": [{"type": "code", "value": ""}, {"type": "code"}]}, "context[1].value"),
-    ({"context": [{"type": "code", "value": "x", "elementId": 5}]}, "context[0].elementId"),
     ({"context": [{"type": "code", "value": "x", "lines": {"a": b"x"}}]}, "context[0].lines.a"),
     ({"context": [ContextItem("code", "x", extra={"lines": math.nan})]}, "context[0].lines"),
     ({"context": [7]}, "context[0]"),
-    ({"context": {"type": "code", "value": "x"}}, "context"),
-    ({"filter": 7}, "filter"),
     ({"filter": {"since": date(2026, 1, 2)}}, "filter.since"),
     ({"filter": {"since": [1, math.inf]}}, "filter.since[1]"),
     ({"filter": {"a": {1: 2}}}, "filter.a"),
-    ({"fp": ""}, "fp"),
-    ({"fp": 7}, "fp"),
-    ({"thread": ""}, "thread"),
-    ({"thread": 7}, "thread"),
-    *(({"retrieval_page_size": size}, "retrieval_page_size") for size in ("5", -(10**5000), 1e301, math.inf)),
-    ({"retrieval_page_size": True}, "retrieval_page_size"),
-    ({"retrieval_page_size": math.nan}, "retrieval_page_size"),
-    ({"headers": {"Authorization": "x"}}, "headers"),
-    ({"headers": {"X": "a\r\nb"}}, "headers"),
-    ({"headers": {"a b": "x"}}, "headers"),
-    ({"headers": {"X": "é"}}, "headers"),
+    *(
+        ({"retrieval_page_size": size}, "retrieval_page_size")
+        for size in (True, -(10**5000), 1e301, math.nan)
+    ),
     ({"extra_body": [1]}, "extra_body"),
-    ({"headers": {"Content-Type": "text/plain"}}, "headers"),
-    ({"headers": {"content-encoding": "gzip"}}, "headers"),
     ({"extra_body": {"a": object()}}, "extra_body.a"),
     ({"extra_body": {"a": math.inf}}, "extra_body.a"),
     ({"extra_body": {1: 2}}, "extra_body"),
@@ -65,7 +48,6 @@ BAD_QUESTIONS = [
         {"question": [{"role": "user", "parts": [{"type": "data-x", "data": b"x"}]}]},
         "messages[0].parts[0].data",
     ),
-    ({"domain": ""}, "domain"),
     ({"domain": ".."}, "domain"),
     ({"timeout": 0}, "timeout"),
     ({"timeout": -1}, "timeout"),
@@ -113,15 +95,6 @@ async def test_half_a_character_is_refused_with_its_place(web, session, argument
     assert not web.requests
 
 
-async def test_half_a_character_in_a_prompt_is_refused(web, session):
-    """The same holds for both operations of the agent."""
-    for call in (session.create_job(HALF), session.job("job_1").send(HALF)):
-        with pytest.raises(ConfigurationError, match="half of a surrogate pair") as caught:
-            await call
-        assert caught.value.field == "prompt"
-    assert not web.requests
-
-
 async def test_both_halves_of_a_character_are_sent_as_one(web, session):
     """Text in which JSON left a pair apart is what JavaScript sends, too."""
     web.post(ASK, body=STREAM)
@@ -130,14 +103,13 @@ async def test_both_halves_of_a_character_are_sent_as_one(web, session):
     assert body["messages"][0]["parts"] == [{"type": "text", "text": "\U0001f600 \U0001f600"}]
 
 
-@pytest.mark.parametrize("prompt", ["", None, 7, b"x", ["x"]])
+@pytest.mark.parametrize("prompt", ["", None, 7, HALF])
 async def test_a_bad_prompt_is_refused_before_any_request(web, session, prompt):
-    """At least one character, and a string (interface 2.2); for both operations."""
-    with pytest.raises(ConfigurationError) as created:
-        await session.create_job(prompt)
-    with pytest.raises(ConfigurationError) as sent_on:
-        await session.job("job_1").send(prompt)
-    assert created.value.field == sent_on.value.field == "prompt"
+    """A string of at least one character (interface 2.2), without half a pair; for both operations."""
+    for call in (session.create_job(prompt), session.job("job_1").send(prompt)):
+        with pytest.raises(ConfigurationError) as caught:
+            await call
+        assert caught.value.field == "prompt"
     assert not web.requests
 
 
@@ -162,26 +134,26 @@ async def test_a_prompt_of_one_character_and_a_path_of_200_are_allowed(web, sess
 
 
 @pytest.mark.parametrize(
-    "url",
+    ("url", "says"),
     [
-        "api.mintlify.com",
-        "ftp://x",
-        "https://",
-        "https://user:pw@host",
-        "https://host?x=1",
-        "https://host#f",
-        "https://ho st",
-        "https://host\r\nX: 1",
-        "https://hôst",
-        "https://host:notaport",
-        "http://example.com",
-        "http://10.0.0.1",
+        *((url, "must begin with https://") for url in ("api.mintlify.com", "ftp://x", "https://")),
+        ("https://user:pw@host", "must not carry a user name"),
+        *((f"https://host{end}", "must be visible ASCII") for end in ("?x=1", "#f", " st", "\r\nX: 1", "ô")),
+        ("https://host:notaport", "is not a URL"),
+        *((url, "is plain http") for url in ("http://example.com", "http://10.0.0.1")),
+        ("https://x.io ", "begins or ends with a blank or a line break; remove it"),
+        *((blank, "is blank") for blank in ("", " ")),
+        ('"https://x.io"', "has quotation marks around it; leave them out"),
+        ("https://api.mintlify.com/v2/", "ends with /v2, which the path of each operation has already"),
     ],
 )
-def test_a_base_url_that_keys_should_not_go_to_is_refused(url):
-    """Plain http to other machines, credentials, queries and invalid URLs are refused."""
-    with pytest.raises(ConfigurationError) as caught:
+def test_a_base_url_that_keys_should_not_go_to_is_refused(monkeypatch, url, says):
+    """The message says what is wrong, and names the variable if the URL is from there."""
+    with pytest.raises(ConfigurationError, match=f"^base_url {says}"):
         MintlifySession(base_url=url)
+    monkeypatch.setenv("MINTLIFY_BASE_URL", url)
+    with pytest.raises(ConfigurationError, match=f"^MINTLIFY_BASE_URL: base_url {says}") as caught:
+        MintlifySession()
     assert caught.value.field == "base_url"
 
 
@@ -194,9 +166,19 @@ def test_a_base_url_may_be_https_or_this_machine(url):
     assert check_base_url("http://10.0.0.1", allow_insecure_http=True) == "http://10.0.0.1"
 
 
-@pytest.mark.parametrize("headers", [{"a b": "x"}, {"Host": "x"}, {"Expect": "100-continue"}], ids=repr)
+BAD_HEADERS = {
+    "a b": "x",
+    "Host": "x",
+    "Expect": "100-continue",
+    "Authorization": "x",
+    "content-encoding": "gzip",
+}
+
+
+@pytest.mark.parametrize("headers", [*BAD_HEADERS.items(), ("X", "a\r\nb"), ("X", "é")], ids=repr)
 async def test_headers_that_cannot_be_sent_are_refused_before_any_post(service, headers):
     """By each operation and by the session. ``Expect`` would send the headers first, before the body."""
+    headers = dict([headers])
     async with service.session() as session:
         job = await session.create_job("x")
         for call in (
@@ -243,9 +225,6 @@ async def test_a_value_that_was_copied_badly_is_refused(web, session, monkeypatc
             place()
         assert str(caught.value).startswith(f"{name} {says}")
         assert caught.value.field == name
-    if name == "project_id":
-        with pytest.raises(ConfigurationError, match=f"^project_id {says}"):
-            await session.create_job("x", project_id=value)
     variable = f"MINTLIFY_{name.upper()}"
     monkeypatch.setenv(variable, value)
     with pytest.raises(ConfigurationError, match=f"^{variable}: {name} {says}") as caught:
@@ -254,46 +233,10 @@ async def test_a_value_that_was_copied_badly_is_refused(web, session, monkeypatc
     assert not web.requests
 
 
-@pytest.mark.parametrize(
-    ("url", "segment"),
-    [
-        ("https://dashboard.mintlify.com/acme/acme-docs", ": acme-docs"),
-        ("dashboard.mintlify.com/acme/acme-docs/?tab=1#x", ": acme-docs"),
-        ("https://dashboard.mintlify.com", "alone"),
-        ("docs.acme.com/quickstart", "alone"),
-        ("https://[bad/x", "alone"),
-    ],
-)
-def test_the_dashboards_url_says_the_domain(url, segment):
-    """The error ends with what to write, where the URL has it."""
-    with pytest.raises(ConfigurationError) as caught:
-        MintlifySession(domain=url)
-    assert str(caught.value).endswith(segment)
-
-
 @pytest.mark.parametrize("domain", ["acme", "docs.acme.com", "é", "a b", "o'hara"])
 async def test_a_domain_is_not_checked_against_a_pattern(web, session, domain):
     """A custom host name and names of any script are accepted."""
     assert session.with_options(domain=domain)
-
-
-@pytest.mark.parametrize(
-    ("url", "says"),
-    [
-        ("https://x.io ", "begins or ends with a blank or a line break; remove it"),
-        *((blank, "is blank") for blank in ("", " ", "\t")),
-        ('"https://x.io"', "has quotation marks around it; leave them out"),
-        ("https://api.mintlify.com/v2/", "ends with /v2, which the path of each operation has already"),
-    ],
-)
-def test_a_base_url_that_was_copied_badly_is_refused(monkeypatch, url, says):
-    """The message says what to remove, and names the variable if it is from there."""
-    with pytest.raises(ConfigurationError, match=f"^base_url {says}"):
-        MintlifySession(base_url=url)
-    monkeypatch.setenv("MINTLIFY_BASE_URL", url)
-    with pytest.raises(ConfigurationError, match=f"^MINTLIFY_BASE_URL: base_url {says}") as caught:
-        MintlifySession()
-    assert caught.value.field == "base_url"
 
 
 ID_AND_KEY = {"threadId": "thread_1", "threadKey": "k"}

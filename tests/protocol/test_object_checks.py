@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import aiohttp
 import pytest
 
 from mintlify_async import ConfigurationError, MemoryStore, MintlifySession
-from mintlify_async.testing import LocalService
 
 
 async def later(*arguments):
@@ -60,25 +57,6 @@ async def test_a_function_is_checked_before_a_job_is_paid_for(service):
         refused(reply.edits, tail=later)
         await reply.close()
     assert not service.requests
-
-
-def test_the_local_service_refuses_wrong_objects():
-    """So that a test fails where it is wrong."""
-    for argument in ("customers", "life", "limits", "answers", "ssl"):
-        refused(LocalService, **{argument: "x"})
-
-
-def test_a_relay_refuses_wrong_objects():
-    """Where it is made, not when the first page asks."""
-    pytest.importorskip("fastapi")
-    from mintlify_async.contrib.relay import Relay
-
-    secrets = ["s" * 43]
-    session = MintlifySession(domain="x")
-    make = partial(Relay, session, secrets=secrets)
-    for argument in ("user", "rate", "on_end", "ask", "store"):
-        refused(make, **{argument: "x"})
-    refused(Relay(session, secrets=secrets, user=later).routes, path=1)
 
 
 def test_redis_stores_refuse_what_is_no_client():
