@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from mintlify_async.errors import ConfigurationError
 from mintlify_async.messages import Message, SourceDocumentPart, SourceUrlPart, TextPart, ToolPart
 from mintlify_async.rendering.markdown import answer_markdown, extras_markdown
 
@@ -39,19 +38,15 @@ def test_an_answer_with_everything_below():
 
 
 def test_nothing_below_is_nothing():
-    """No empty lists."""
-    assert extras_markdown(message("Hello.")) == ""
-    assert answer_markdown(message("Hello.\n")) == "Hello."
-    assert answer_markdown(message("")) == ""
-
-
-def test_an_answer_that_has_not_begun_is_nothing():
-    """A reply's message may be None."""
+    """No empty lists; a reply's message may be None."""
 
     class Nothing:
         message = site = None
 
     assert answer_markdown(Nothing()) == extras_markdown(Nothing()) == ""
+    assert extras_markdown(message("Hello.")) == ""
+    assert answer_markdown(message("Hello.\n")) == "Hello."
+    assert answer_markdown(message("")) == ""
 
 
 def test_each_page_stands_once():
@@ -101,14 +96,6 @@ def test_the_words_above_can_be_chosen_or_left_out():
 def test_no_title_or_address_breaks_the_link(title, address, link):
     """What the service names is data, not markup."""
     assert extras_markdown(message("", url(address, title))) == f"**Sources**\n\n- {link}"
-
-
-@pytest.mark.parametrize("view", [answer_markdown, extras_markdown])
-def test_a_site_is_an_address(view):
-    """A host alone would make relative links."""
-    with pytest.raises(ConfigurationError, match="https://") as caught:
-        view(message(""), site="docs.acme.com")
-    assert caught.value.field == "site"
 
 
 def test_an_answer_knows_its_site():

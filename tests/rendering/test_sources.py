@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.messages import Message, SourceDocumentPart, SourceUrlPart, ToolPart
-from mintlify_async.rendering.sources import AnswerSource, check_site, sources_of, whole_address
+from mintlify_async.rendering.sources import AnswerSource, sources_of, whole_address
 
 SITE = "https://docs.acme.com"
 
@@ -136,12 +136,6 @@ def test_a_path_is_joined_to_the_site(path, whole):
     """Below the site's own path; nothing that begins with a scheme is changed."""
     assert whole_address(path, "https://docs.acme.com/v2/") == whole
     assert whole_address(path, None) == path
-
-
-@pytest.mark.parametrize("site", ["https://docs.acme.com", "http://localhost:3000/docs/", "HTTPS://a.b"])
-def test_a_whole_address_is_a_site(site):
-    """With a port and a path, too."""
-    assert check_site(site) == site
 
 
 @pytest.mark.parametrize(

@@ -205,14 +205,6 @@ def test_a_long_line_that_opens_a_block_is_cut_in_it():
     assert "".join(messages).count("word") == 100
 
 
-def test_no_empty_block_is_left():
-    """When a block's end is all that remains of it, it is left out."""
-    code = "```\n" + ("x" * 47 + "\n") * 4
-    messages = split_markdown(code + "```\nThe rest of the answer.", 200)
-    assert messages[-1] == "The rest of the answer."
-    assert all("```\n```" not in message for message in messages)
-
-
 @pytest.mark.parametrize("character", ["👍", "e\u0301", "한", "o\u0302\u0301"])
 def test_a_word_longer_than_a_message_is_cut_between_letters_with_their_marks(character):
     """A mark stays with its letter."""
@@ -228,12 +220,6 @@ def test_a_run_of_marks_longer_than_a_message_fills_messages():
     assert split_markdown(f"word {marks} word", 4096) == ["word", marks[:4096], f"{marks[4096:]} word"]
     fits = "e" + "\u0301" * 199
     assert split_markdown(f"{'x' * 150}{fits}x", 200) == ["x" * 150, fits, "x"]
-
-
-def test_the_limit_counts_utf16_units():
-    """As Telegram does: an emoji counts two."""
-    assert utf16_units("a😀é") == 4
-    assert [len(message) for message in split_markdown("😀" * 220, 200)] == [100, 100, 20]
 
 
 def test_growing_shows_whole_words_and_holds_the_last_two():
@@ -294,16 +280,6 @@ def test_blanks_at_a_messages_end_do_not_count(blanks):
         assert split_markdown(full + blanks, 200) == [full]
         assert split_markdown(f"{full}{blanks}word", 200) == [full, "word"]
     assert len(split_markdown("ab " * 60 + "x" * 21 + blanks, 200)) == 2
-
-
-@pytest.mark.parametrize("blanks", [" " * 60, "\n" * 60, "\n" + " " * 59])
-def test_blanks_inside_a_message_count(blanks):
-    """A word after them is in the message if it fits, to the last unit."""
-    begun = ("ab " * 40).strip()
-    for length, messages in ((21, 1), (22, 2)):
-        word = "x" * length
-        assert len(begun + blanks + word) == 179 + length
-        assert len(split_markdown(begun + blanks + word, 200)) == messages
 
 
 @pytest.mark.parametrize(("spaces", "kept"), [(49, 49), (50, 50), (51, 0)])
