@@ -116,67 +116,44 @@ def test_the_admin_key_is_refused_in_a_browser(bare, monkeypatch, variable):
     assert caught.value.field == "admin_key"
 
 
-# The check at the start of a program --------------------------------------------------------------
-
-
-def missing(*uses, **settings):
-    """Return what ``check`` says of a session with *settings*."""
-    with pytest.raises(ConfigurationError) as caught:
-        MintlifySession(**settings).check(*uses)
-    return caught.value
-
-
-@pytest.mark.parametrize("uses", [(), ("agent", "assistant"), ("assistant", "agent", "agent")])
-def test_check_lists_everything_that_is_missing_at_once(bare, uses):
-    """A line each, with the argument and the variable; for both operations when none is named."""
-    error = missing(*uses)
-    assert str(error).splitlines() == [
-        "4 settings are missing or wrong:",
-        "- admin_key is missing: agent jobs need the admin key; "
-        "pass admin_key= or set MINTLIFY_ADMIN_API_KEY",
-        "- project_id is missing: agent jobs belong to a project; "
-        "pass project_id= or set MINTLIFY_PROJECT_ID",
-        "- assistant_key is missing: the assistant needs the assistant key; "
-        "pass assistant_key= or set MINTLIFY_ASSISTANT_API_KEY",
-        "- domain is missing: the assistant answers about one site, named by the last segment of the "
-        "dashboard's URL; pass domain= or set MINTLIFY_DOMAIN",
-    ]
-    assert error.field is None
-
-
-def test_check_looks_only_at_what_is_used(bare):
-    """A program without jobs needs no project; a single problem is told as the call would tell it."""
-    error = missing("assistant", assistant_key=KEYS.assistant)
-    assert (error.field, str(error).split(":")[0]) == ("domain", "domain is missing")
-    MintlifySession(assistant_key=KEYS.assistant).with_options(domain="d").check("assistant")
-    MintlifySession(admin_key=KEYS.admin, project_id="p").check("agent")
-
-
-def test_check_finds_a_key_of_the_wrong_kind(bare):
-    """The way out is in the message; an empty prefix turns it off."""
-    swapped = {"admin_key": KEYS.assistant, "assistant_key": KEYS.admin, "project_id": "p", "domain": "d"}
-    error = missing(**swapped)
-    assert "admin_key holds an assistant key: agent jobs need the admin key" in str(error)
-    assert "assistant_key holds an admin key" in str(error)
-    assert "in assistant_key= or MINTLIFY_ASSISTANT_API_KEY" in str(error)
-    any_key = Assumptions(admin_key_prefix="", assistant_key_prefix="")
-    MintlifySession(**swapped, assumptions=any_key).check()
-
-
-def test_check_calls_nothing_and_sends_nothing(bare):
+def fetch():
     """A key that a function makes counts as there: making it may take time."""
-
-    def fetch():
-        raise AssertionError("called")
-
-    MintlifySession(admin_key=fetch, assistant_key=fetch, project_id="p", domain="d").check()
+    raise AssertionError("called")
 
 
-@pytest.mark.parametrize("use", ["ask", "admin", ["agent"], None, ""])
-def test_check_says_what_it_takes(bare, use):
-    """Another word does not pass in silence."""
-    error = missing(use)
-    assert str(error).startswith('check takes "agent" and "assistant", not ')
+SWAPPED = {"admin_key": KEYS.assistant, "assistant_key": KEYS.admin}
+PLACE = {"project_id": "p", "domain": "d"}
+
+
+@pytest.mark.parametrize(
+    ("uses", "settings", "problems"),
+    [
+        *(
+            (uses, {}, ["admin_key", "project_id", "assistant_key", "domain"])
+            for uses in ((), ("agent", "assistant"))
+        ),
+        (("assistant",), {"assistant_key": KEYS.assistant}, ["domain"]),
+        (("agent",), {"admin_key": KEYS.admin, "project_id": "p"}, []),
+        ((), {**SWAPPED, **PLACE}, ["admin_key holds an assistant key", "assistant_key holds an admin key"]),
+        (
+            (),
+            {**SWAPPED, **PLACE, "assumptions": Assumptions(admin_key_prefix="", assistant_key_prefix="")},
+            [],
+        ),
+        ((), {"admin_key": fetch, "assistant_key": fetch, **PLACE}, []),
+        *(((use,), {}, ['check takes "agent" and "assistant"']) for use in ("ask", ["agent"], None, "")),
+    ],
+)
+def test_check_lists_everything_that_is_missing_at_once(bare, uses, settings, problems):
+    """A line each, for both operations when none is named; it calls nothing and sends nothing."""
+    session = MintlifySession(**settings)
+    if not problems:
+        session.check(*uses)
+        return
+    with pytest.raises(ConfigurationError) as caught:
+        session.check(*uses)
+    lines = [line.removeprefix("- ") for line in str(caught.value).splitlines()[len(problems) > 1 :]]
+    assert all(line.startswith(problem) for line, problem in zip(lines, problems, strict=True))
 
 
 SOURCE = {"type": "source-url", "sourceId": "s", "url": "/login", "title": "Log in"}

@@ -10,7 +10,7 @@ from attrs import define, field
 
 from ..errors import APIStatusError, NotFoundError, UnexpectedResponseError, printable, status_error_class
 from ..model.job_record import Job
-from ..model.json_text import THREAD_KEY, DecodeProblem, decode_json, mask_text
+from ..model.json_text import DecodeProblem, decode_json, mask_text
 from ..model.response_info import Headers, ResponseInfo
 from .argument_checks import host_of
 from .assumptions import Assumptions
@@ -48,11 +48,6 @@ def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return lowered
 
 
-def safe_headers(assumptions: Assumptions, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return *headers* with names in lower case, and with the thread's key and cookies masked."""
-    return dict(Headers(headers, assumptions.thread_key_header))
-
-
 def request_id(assumptions: Assumptions, headers: Mapping[str, str]) -> str | None:
     """Return the id by which the service's logs know a request, or None."""
     for name in assumptions.request_id_headers:
@@ -73,7 +68,7 @@ def read_job(
         UnexpectedResponseError: The body is not a job.
     """
     text = answer.text
-    body = mask_text(text).encode() if THREAD_KEY in text else answer.body
+    body = mask_text(text).encode()
     info = response_info(assumptions, answer.status, answer.headers, attempts, body)
     try:
         value = decode_json(text)
@@ -129,7 +124,7 @@ def status_error(
     assumptions: Assumptions, call: Call, answer: WholeResponse, retry_after: float | None
 ) -> APIStatusError:
     """Return the error for *answer*, which is not a success."""
-    body = mask_text(answer.text)
+    body, info = mask_text(answer.text), response_info(assumptions, answer.status, answer.headers)
     words = server_words(body)
     hint = _hint(call, answer)
     message = f"{call.operation}: {answer.status}"
@@ -141,8 +136,8 @@ def status_error(
         message,
         status=answer.status,
         body=body,
-        headers=safe_headers(assumptions, answer.headers),
-        request_id=request_id(assumptions, answer.headers),
+        headers=dict(info.headers),
+        request_id=info.request_id,
         retry_after=retry_after,
         operation=call.operation,
     )
