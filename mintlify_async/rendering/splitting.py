@@ -259,14 +259,16 @@ class MarkdownSplitter:
         *is_settled* says that the last word and the last line do not grow.
         """
         places = list[_Place]()
+        count = len if window.isascii() else utf16_units  # for each line: 2,000 lines may fit in a message
         fence, units = self._fence, 0 if self._fence is None else len(self._fence.opening)
+        floor = max(self._floor, 1)
         line_end = at = 0  # the end of the line before, and the start of the line
         after_blank_line = False
 
         def add(
             end: int, following: int, rank: int, length: int, open: _Fence | None, reopened: _Fence | None
         ) -> None:
-            if end >= max(self._floor, 1):
+            if end >= floor:
                 places.append(_Place(end, following, rank, length, open, reopened))
 
         for line in window.split("\n"):
@@ -276,7 +278,7 @@ class MarkdownSplitter:
                 continue
             end = start + len(body)
             grows = end == len(self._text) and not is_settled
-            is_like_fence = _LIKE_FENCE.match(body) is not None
+            is_like_fence = body.lstrip(" \t>").startswith(("```", "~~~"))
             if grows and is_like_fence and fence is None and len(body) < FENCE_CHARACTERS:
                 break
             next_fence = _fence_after(body, fence) if is_like_fence else fence
@@ -287,17 +289,17 @@ class MarkdownSplitter:
                 add(line_end, start, CODE_LINE, units, fence, fence)
             else:  # the line that closes the block is left out, for the message closes it
                 add(line_end, end, LINE, units, fence, None)
-            units += utf16_units(window[line_end:start])
+            units += count(window[line_end:start])
             room = self._limit - units - _closing_units(next_fence)
-            is_too_long = utf16_units(body) > room
+            is_too_long = count(body) > room
             if is_too_long:
-                end = start + bisect_right(range(1, len(body) + 1), room, key=lambda n: utf16_units(body[:n]))
+                end = start + bisect_right(range(1, len(body) + 1), room, key=lambda n: count(body[:n]))
             if is_too_long or grows or units + len(body) > self._limit // 2:
                 words_start = start + FENCE_CHARACTERS if is_like_fence else start
                 words = [*_WORD.finditer(window, words_start, max(words_start, start + len(body)))]
                 length, counted = units, start
                 for previous, word in pairwise(words):
-                    length, counted = length + utf16_units(window[counted : previous.end()]), previous.end()
+                    length, counted = length + count(window[counted : previous.end()]), previous.end()
                     if previous.end() <= end and not _LIKE_FENCE.match(window, word.start()):
                         add(previous.end(), word.start(), WORD, length, next_fence, next_fence)
                 last_word = next((word for word in reversed(words) if word.start() < end), None)
@@ -309,13 +311,13 @@ class MarkdownSplitter:
                     positions = range(min(end, last_word.end() - 1), last_word.start(), -1)
                     boundaries = [*islice((at for at in positions if _is_boundary(window, at)), 2)]
                     for boundary in reversed(boundaries):
-                        length = units + utf16_units(window[start:boundary])
+                        length = units + count(window[start:boundary])
                         add(boundary, boundary, 0, length, next_fence, next_fence)
             if is_too_long:
                 end = max(end, self._floor)
                 fence = _fence_after(window[start:end], fence) if end > start else fence
                 return places, _Place(end, end, 0, self._limit, fence, fence), True
-            line_end, units, fence, after_blank_line = end, units + utf16_units(body), next_fence, False
+            line_end, units, fence, after_blank_line = end, units + count(body), next_fence, False
         return places, _Place(line_end, line_end, 0, units, fence, fence), False
 
 
