@@ -27,7 +27,7 @@ PROBE_SECONDS = 10.0
 PROBE_JOB = "doctor-no-such-job"
 """The id of a job that does not exist. Reading it shows whether the admin key is accepted."""
 
-VALID: dict[str, Any] = {
+VALID_ARGUMENTS: dict[str, Any] = {
     "admin_key": "mint_0",
     "assistant_key": "mint_dsc_0",
     "project_id": "x",
@@ -99,7 +99,7 @@ async def _is_right(setting: Setting, options: argparse.Namespace, findings: Fin
         findings.show("missing" if setting.use else "-", f"{setting.variable} ({use}): {setting.where}")
         return False
     prefix = mintlify.Assumptions().admin_key_prefix
-    arguments: dict[str, Any] = {**VALID, setting.argument: value}
+    arguments: dict[str, Any] = {**VALID_ARGUMENTS, setting.argument: value}
     try:
         async with mintlify.MintlifySession(**arguments) as session:
             session.check()

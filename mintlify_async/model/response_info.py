@@ -24,8 +24,8 @@ class Headers(Mapping[str, str]):
 
     def __init__(self, headers: Mapping[str, str] | None = None, hidden: str = "") -> None:
         self._fields: dict[str, str] = {}
-        sent: Mapping[str, str] = {} if headers is None else headers
-        for name, text in sent.items():
+        fields: Mapping[str, str] = {} if headers is None else headers
+        for name, text in fields.items():
             lower = name.lower()
             masked = lower == hidden or lower in _HIDDEN_HEADERS
             self._fields.setdefault(lower, MASK if masked else text)

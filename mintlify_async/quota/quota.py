@@ -230,11 +230,13 @@ class Quota:
                 return
             record, version = snapshot.records.get(gate.block), new_version()
             expected = {gate.block: None if record is None else record.version}
-            value = b"%.3f" % pause
-            if await self.store.write({gate.block: value}, expected=expected, version=version, keep=pause):
+            pause_text = b"%.3f" % pause
+            if await self.store.write(
+                {gate.block: pause_text}, expected=expected, version=version, keep=pause
+            ):
                 break
         if seconds is None:
-            await self.store.write({gate.pause: value}, expected={}, version=version, keep=2 * pause)
+            await self.store.write({gate.pause: pause_text}, expected={}, version=version, keep=2 * pause)
 
     async def unblock(self, operation: CountedOperation, scope: QuotaScope) -> None:
         """End the block of *operation*. Calls of this process that wait ask again immediately.

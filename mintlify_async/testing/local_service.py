@@ -338,7 +338,7 @@ class LocalService:
             request.left = True
             return Sent(keep_alive=False)
         finally:
-            request.left, request.gone = bool(request.left), None
+            request.left, request.is_client_gone = bool(request.left), None
             self._at_work.discard(task)
             self._busy.discard(http.protocol)
             request.seconds = self.now() - request.at
@@ -374,7 +374,7 @@ class LocalService:
             wall=date_now(),
             params=params,
             address=http.remote or "",
-            gone=partial(other_end_closes, http.transport),
+            is_client_gone=partial(other_end_closes, http.transport),
             port=(http.get_extra_info("peername") or ("", 0))[1],
         )
         self.requests.append(request)
