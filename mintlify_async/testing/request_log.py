@@ -38,7 +38,7 @@ class RecordedRequest:
         port: The client's port, which differs for each connection.
         params: The decoded parts of the path: ``project`` and ``job``, or ``domain``.
         left: Whether the client disconnected. None while the response is being sent.
-        is_client_gone: A function that returns whether the client has disconnected. Used while ``left`` is None.
+        is_client_gone: A function that returns whether the client has disconnected, while ``left`` is None.
     """
 
     operation: str
