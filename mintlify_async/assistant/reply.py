@@ -204,8 +204,8 @@ class Reply(Extras, AsyncOnly):
         """Return an async iterator of chat messages that grow with the answer.
 
         Each :class:`Edit` contains a message's full text and the text to append. If its ``index`` is
-        new, send the text as a message, else edit that message. Text that arrives meanwhile is in the next edit.
-        Everything received is shown before the iterator ends or raises. Breaking out of the loop closes
+        new, send the text as a message, else edit that message. Text that arrives meanwhile is in the next
+        edit. Everything received is shown before the iterator ends or raises. Breaking out of the loop closes
         the reply. The text is that of :attr:`text_stream`. Received text stays, even if a ``reset-step``
         makes it void.
 
