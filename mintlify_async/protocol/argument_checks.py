@@ -70,9 +70,8 @@ def check_prompt(prompt: object) -> str:
     """Return *prompt* when it is a string of at least one character."""
     if isinstance(prompt, str) and prompt:
         return require_whole(prompt, "prompt")
-    raise ConfigurationError(
-        f"prompt must be a string of at least 1 character; got {shown(prompt)}", field="prompt"
-    )
+    problem = "is empty" if prompt == "" else f"must be a string; got {type(prompt).__name__}"
+    raise ConfigurationError(f"prompt {problem}; it needs at least 1 character", field="prompt")
 
 
 def check_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
