@@ -105,7 +105,7 @@ async def test_a_long_answer_goes_on_in_the_next_message(service, session, time)
     ("script", "error"),
     [
         ({"events": [*HALF, {"type": "error", "errorText": "overloaded"}]}, AssistantError),
-        ({"events": HALF, "done": False, "fault": Cut(at=-1, how="rst")}, StreamInterruptedError),
+        ({"body": HALF, "fault": Cut(at=-1, how="rst")}, StreamInterruptedError),
     ],
 )
 async def test_a_failure_comes_after_the_last_text(service, session, script, error):
