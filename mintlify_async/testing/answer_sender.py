@@ -40,7 +40,7 @@ async def send_answer(http: web.BaseRequest, answer: Answer, fault: Fault | None
     if transport is None:
         raise ConnectionResetError("the client disconnected")
     if fault is not None:
-        await send(transport, fault.pieces(answer))
+        await send(transport, fault.pieces(answer), separately=True)
         await end(transport, fault.how)
         return Sent(keep_alive=False)
     first = head(answer, closes=not http.keep_alive)
@@ -70,7 +70,7 @@ class FaultyConnection(asyncio.Protocol):
 
     async def _play(self, transport: asyncio.Transport) -> None:
         try:
-            await send(transport, self._fault.pieces(Answer(status=503)))
+            await send(transport, self._fault.pieces(Answer(status=503)), separately=True)
             await end(transport, self._fault.how)
         finally:
             transport.close()

@@ -18,8 +18,8 @@ WRITE_BUFFER_BYTES = 256 * 1024
 """How many bytes may wait for a slow client before the service stops writing."""
 
 
-async def send(transport: asyncio.Transport, pieces: Iterable[Piece]) -> None:
-    """Write each piece separately. A pause waits, and lets the client read.
+async def send(transport: asyncio.Transport, pieces: Iterable[Piece], *, separately: bool = False) -> None:
+    """Write each piece. A pause waits, and lets the client read. *separately* lets it read after each piece.
 
     Raises:
         ConnectionResetError: The client has disconnected.
@@ -32,6 +32,8 @@ async def send(transport: asyncio.Transport, pieces: Iterable[Piece]) -> None:
         if transport.is_closing():
             raise ConnectionResetError("the client disconnected")
         transport.write(piece)
+        if separately:
+            await let_client_read()
         # Polled, because only the protocol of the transport gets a callback when there is room again.
         seconds = 0.001
         while transport.get_write_buffer_size() > WRITE_BUFFER_BYTES:
@@ -41,7 +43,6 @@ async def send(transport: asyncio.Transport, pieces: Iterable[Piece]) -> None:
 
 async def end(transport: asyncio.Transport, how: Ending) -> None:
     """End a connection. With ``rst``, the client loses all bytes that it has not read by then."""
-    await let_client_read()
     if how == "hang":
         await asyncio.Event().wait()
     sock: socket.socket | None = transport.get_extra_info("socket")
