@@ -17,7 +17,6 @@ from mintlify_async.jobs import claims
 from mintlify_async.storage.store import Store
 
 LIMIT = 2.0  # seconds per call
-claims.SENDING_SECONDS = 3.0  # seconds longer, because no recording is retried here for a minute
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
@@ -54,6 +53,8 @@ async def work(ledger: str, key: str) -> str:
 
 def main(pipe: Connection, environment: dict[str, str], ledger: str, key: str) -> None:
     """Work when the other end of *pipe* says so, and send the result there."""
+    # In the worker alone: no recording is retried here for a minute.
+    claims.SENDING_SECONDS = 3.0  # type: ignore[misc]
     os.environ.update(environment)
     pipe.send("ready")
     pipe.recv()

@@ -181,7 +181,7 @@ class RedisScripts:
         async with slots.free:
             if self._failures != failures:
                 raise self._unusable()  # a call ahead failed meanwhile, so do not wait for another timeout
-            return await self._bounded(AsyncScript(self._client, script.encode())(keys, args))
+            return await self._bounded(AsyncScript(cast("Redis", self._client), script.encode())(keys, args))
 
     async def _bounded(self, step: Coroutine[Any, Any, T]) -> T:
         try:
