@@ -460,6 +460,8 @@ def coerce_messages(content: object, make_id: Callable[[], str], *, field: str =
     Raises:
         ConfigurationError: There is no message, or one is wrong. The error names the field.
     """
+    if isinstance(content, Sequence) and not content:
+        raise ConfigurationError(f"{field} is empty; a question needs at least 1 character", field=field)
     if isinstance(content, str):
         return [Message.user(require_text(content, field), make_id())]
     if isinstance(content, Message | Mapping):
@@ -467,8 +469,6 @@ def coerce_messages(content: object, make_id: Callable[[], str], *, field: str =
     if not isinstance(content, Sequence) or isinstance(content, bytes | bytearray):
         kind = type(content).__name__
         raise ConfigurationError(f"{field} must be text, a message or a list, not {kind}", field=field)
-    if not content:
-        raise ConfigurationError(f"{field} must not be empty", field=field)
     items = enumerate(cast("Sequence[object]", content))
     return [_with_id(_coerce(item, f"{field}[{i}]"), make_id) for i, item in items]
 

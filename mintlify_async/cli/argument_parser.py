@@ -254,11 +254,13 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.set_defaults(verbose=False)
     blocks: dict[str, list[str]] = {}
+    title = ""
     for line in TABLE.splitlines():
-        if not line.startswith(" "):
-            blocks[line] = lines = list[str]()
+        if line.startswith(" "):
+            blocks[title].append(line.strip())
         else:
-            lines.append(line.strip())
+            title = line
+            blocks[title] = []
     groups = {"": parser.add_subparsers(dest="command", metavar="COMMAND")}
     for title, lines in blocks.items():
         path, _, says = title.partition("  ")

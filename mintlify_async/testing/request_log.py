@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import define, field
 
-Expected = tuple[str, str] | tuple[str, str, Any]
-"""What a request is compared with: method and path, or method, path and JSON body."""
 
-
-@define(kw_only=True, eq=False)
+@define(kw_only=True, eq=False, repr=False)
 class RecordedRequest:
     """One request as the service received it.
 
@@ -53,9 +49,9 @@ class RecordedRequest:
     finished: bool = False
     address: str = ""
     port: int = 0
-    params: Mapping[str, str] = field(factory=dict[str, str], repr=False)
-    left: bool | None = field(default=None, repr=False)
-    is_client_gone: Callable[[], bool] | None = field(default=None, repr=False)
+    params: Mapping[str, str] = field(factory=dict[str, str])
+    left: bool | None = None
+    is_client_gone: Callable[[], bool] | None = None
 
     @property
     def client_left(self) -> bool:
@@ -80,20 +76,22 @@ class RecordedRequest:
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, tuple):
-            return self.as_tuple(with_json=len(other) == 3) == other  # pyright: ignore[reportUnknownArgumentType] - any tuple
+            return self._as_tuple()[: len(other)] == other  # pyright: ignore[reportUnknownArgumentType] - any tuple
         return self is other
 
     __hash__ = object.__hash__
 
-    def as_tuple(self, *, with_json: bool = False) -> Expected:
-        """Return ``(method, path)``, or ``(method, path, json)``."""
-        return (self.method, self.path, self.json) if with_json else (self.method, self.path)
+    def __repr__(self) -> str:
+        return repr(self._as_tuple() if self.body else self._as_tuple()[:2])
+
+    def _as_tuple(self) -> tuple[str, str, Any]:
+        return self.method, self.path, self.json
 
 
 class RequestLog(list[RecordedRequest]):
     """``service.requests`` has all requests that a service received, oldest first.
 
-    It equals a list of tuples, and pytest shows the difference line by line::
+    It equals a list of tuples::
 
         assert service.requests == [("POST", "/v2/agent/acme/job"), ("GET", "/v2/agent/acme/job/job_1")]
         assert service.requests.count("create_job") == 1
@@ -105,9 +103,6 @@ class RequestLog(list[RecordedRequest]):
     def __eq__(self, other: object) -> bool:  # without it, type checkers refuse a list of tuples
         return super().__eq__(other)
 
-    def __repr__(self) -> str:
-        return f"RequestLog({[request.as_tuple() for request in self]})"
-
     def of(self, operation: str) -> list[RecordedRequest]:
         """Return the requests of one operation, such as ``create_job``."""
         return [request for request in self if request.operation == operation]
@@ -117,17 +112,3 @@ class RequestLog(list[RecordedRequest]):
         if isinstance(value, str):
             return len(self.of(value))
         return sum(request == value for request in self)
-
-
-def describe_difference(seen: RequestLog, expected: Sequence[Expected]) -> str:
-    """Return a line by line difference. If one of *expected* has a body, bodies are shown."""
-    with_json = any(len(one) == 3 for one in expected)
-    received = [_line(request.as_tuple(with_json=with_json)) for request in seen]
-    expected_lines = [_line(one) for one in expected]
-    lines = difflib.unified_diff(expected_lines, received, "expected", "received", lineterm="", n=10)
-    return f"{len(expected_lines)} requests expected, {len(received)} received\n" + "\n".join(lines)
-
-
-def _line(request: Expected) -> str:
-    text = f"{request[0]} {request[1]}"
-    return text if len(request) < 3 else f"{text} {json.dumps(request[2], sort_keys=True, default=str)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
 from attrs import define, field
 
@@ -90,7 +90,7 @@ class Rule:
             )
         if self.times is not None and self.times < 1:
             raise ConfigurationError("times must be at least 1, or None for no end", field="times")
-        if isinstance(self.body, Iterable) and not isinstance(self.body, str | bytes | Mapping):
+        if not (self.body is None or callable(self.body) or isinstance(self.body, str | bytes | Mapping)):
             self.body = tuple(self.body)  # the same for each request
 
     @property
@@ -114,16 +114,18 @@ class Rule:
         if isinstance(body, str | bytes):
             return Answer(status=status, headers=headers, body=(to_bytes(body),))
         if isinstance(body, Mapping):
-            return json_answer(status, body, headers)
-        if isinstance(body, Iterable):
-            return Answer(status=status, headers=headers, body=to_pieces(body), chunked=True)
-        return body(request)
+            return json_answer(status, cast("Mapping[str, Any]", body), headers)
+        if callable(body):
+            return body(request)
+        return Answer(status=status, headers=headers, body=to_pieces(body), chunked=True)
 
     def _without_body(self, status: int, headers: Mapping[str, str], own: Callable[[], Answer]) -> Answer:
         if self.events is not None:
             return event_stream(self.events, headers=headers, pause=self.pause, status=status)
         if self.status is None:
             return replace_fields(own().with_headers(headers), self.fields)
+        if status in (204, 304):
+            return Answer(status=status, headers=headers)
         if status == 429:
             return too_many_requests(headers or used_up())
         # The errors of the assistant have another format than those of the agent.

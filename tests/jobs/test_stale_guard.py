@@ -429,7 +429,7 @@ async def test_a_follow_up_is_sent_at_once_whatever_a_look_would_say(answer):
     assert agent.now() == 0
 
 
-@pytest.mark.parametrize(("field", "value"), [("prompt", ""), ("headers", "x"), ("on_active", "queue")])
+@pytest.mark.parametrize(("field", "value"), [("prompt", ""), ("on_active", "queue")])
 async def test_arguments_are_checked_before_any_request(field, value):
     """Not after a look, nor after half an hour of waiting until the job has ended."""
     agent = FakeAgent()

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from attrs import evolve
 
@@ -224,11 +224,12 @@ class PunctualStore:
         step = getattr(self._store, name)
         if not callable(step):
             return step
+        call = cast("Callable[..., Awaitable[Any]]", step)
 
         async def punctual(*args: Any, **options: Any) -> Any:
             try:
                 async with asyncio.timeout(STORE_SECONDS):
-                    return await step(*args, **options)
+                    return await call(*args, **options)
             except StoreConflictError:
                 raise
             except Exception as error:  # a store of the app's own may raise anything

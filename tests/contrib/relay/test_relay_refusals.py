@@ -39,7 +39,7 @@ async def test_a_refusal_of_the_service_is_told(status, told):
     """The page gets the right status and a sentence of ours, which says nothing about the key."""
     async with desk(session={"retry": None}) as here:
         here.service.script.ask(
-            status=status, json={"message": f"bad key {here.service.assistant_key}"}, times=None
+            status=status, body={"message": f"bad key {here.service.assistant_key}"}, times=None
         )
         got, text, headers = await here.page.post()
         assert got == told

@@ -73,7 +73,16 @@ def test_an_expired_seal_does_not_open():
         assert reason(seal, token) == CHANGED
 
 
-@pytest.mark.parametrize("spoil", ["A{}", "{}A", "é{}", "", "thr_1", "=", "A", "AAAA", "{0}" * 300])
+def test_a_changed_character_is_noticed():
+    """Wherever it is."""
+    seal = sealed()
+    token = seal.seal(THREAD, "ada", SITE).rstrip("=")
+    for place in range(0, len(token) - 1, 5):  # Base64 does not use the whole last character
+        other = "B" if token[place] == "A" else "A"
+        assert reason(seal, token[:place] + other + token[place + 1 :]) == CHANGED
+
+
+@pytest.mark.parametrize("spoil", ["A{}", "é{}", "", "thr_1", "=", "A", "AAAA", "{0}" * 300])
 def test_what_is_no_seal_of_ours_is_refused(spoil):
     """What is too long, and what is no Base64, too."""
     seal = sealed()

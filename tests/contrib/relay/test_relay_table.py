@@ -212,9 +212,9 @@ async def test_two_readers_see_the_same(setup, redis):
         async with here.far.request(here.body()) as first:
             await read_until(first)
             async with here.page.stream() as second, here.far.stream() as third:
-                await read_until(second)
+                head = await read_until(second)
                 first.close()
-                bodies = [await second.read(), await third.read()]
+                bodies = [head + await second.read(), await third.read()]
         assert [events(body)[-1]["type"] for body in bodies] == ["finish"] * 2
         await here.outcomes("finished")
 
@@ -286,6 +286,7 @@ async def test_of_several_questions_at_once_one_is_answered(setup, redis, number
         while len(running) > 1:
             _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         (answered,) = running
+        await until(lambda: here.service.answering)
         async with here.far.stream() as response:
             await read_until(response)
         await here.far.stop()
