@@ -86,7 +86,7 @@ class Shop:
             assert found == [], f"{state}, {scheme}"
             for width in (390, 1280):
                 await self.page.set_viewport_size({"width": width, "height": 844})
-                wide = await self.page.evaluate("document.documentElement.scrollWidth")
+                wide = await self.page.evaluate(SCROLL_WIDTH, width)
                 inner = await self.page.evaluate(
                     "(box => box && box.scrollWidth - box.clientWidth)(document.querySelector('.messages'))"
                 )
@@ -95,6 +95,14 @@ class Shop:
                     await self.page.screenshot(path=Path(folder) / f"{state}-{scheme}-{width}.png")
 
 
+# The width of the page's content, once the window has the given width.
+SCROLL_WIDTH = """width => new Promise((resolve) => {
+  const look = () => {
+    if (window.innerWidth === width) resolve(document.documentElement.scrollWidth);
+    else requestAnimationFrame(look);
+  };
+  look();
+})"""
 AXE = """async () => {
   const { violations } = await window.axe.run();
   return violations.map(({ id, nodes }) => [id, ...nodes.map((node) => node.html + node.failureSummary)]);
