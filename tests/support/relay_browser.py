@@ -34,6 +34,21 @@ CHROMIUM_FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+PLAYWRIGHT_FLAGS = [  # those of Playwright's own start that the tests see
+    "--hide-scrollbars",
+    "--disable-back-forward-cache",  # a page that was left ends its requests
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
+    "--disable-ipc-flooding-protection",
+    "--disable-hang-monitor",
+    "--disable-extensions",
+    "--disable-component-update",
+    "--disable-dev-shm-usage",
+    "--force-color-profile=srgb",
+    "--no-first-run",
+    "--mute-audio",
+]
 INSTALL_SECONDS = 240
 LONGEST_MS = 1000 * LONGEST_SECONDS  # what a page may take on a busy computer, in Playwright's unit
 AXE = "4.14.1"  # axe-core, which finds obstacles for people with disabilities
@@ -140,7 +155,7 @@ def running_browser() -> Iterator[None]:
     """Start a browser that each :func:`browser` uses while the block runs."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         options = ["--headless", "--remote-debugging-port=0", f"--user-data-dir={profile}"]
-        command = [chromium(), *options, *CHROMIUM_FLAGS]
+        command = [chromium(), *options, *PLAYWRIGHT_FLAGS, *CHROMIUM_FLAGS]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
             line = ""
