@@ -373,7 +373,7 @@ def turns(earlier, length, age, leaving=5.0):
 
 WAITS = ("handle", "reference", "elsewhere", "short waits")
 HOUR = ("no Date", "a Date that stands still")
-"""With these clocks, short waits go on for an hour. By default, the grid has them with one lag and two replicas."""
+"""With these clocks, short waits go on for an hour. By default, the grid has one lag and two replicas."""
 GRID = [
     pytest.param(*case, marks=[pytest.mark.sweep] if WHOLE else [])
     for case in itertools.product(CLOCKS, GRID_SCHEDULES, LAGS, ("constant", "random", "two", "three"), WAITS)
