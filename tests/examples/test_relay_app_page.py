@@ -348,7 +348,8 @@ async def test_screen_readers_hear_each_answer_once():
     async with shop(NEWEST) as here:
         words = [{"type": "text-delta", "id": "0", "delta": f"{n} "} for n in range(10)]
         code = {"type": "text-delta", "id": "0", "delta": "\n\n```\ncode\n```\n"}
-        here.service.script.ask(events=[*HEAD, *words, code, {"type": "finish"}], pause=0.02)
+        end = [{"type": "text-end", "id": "0"}, {"type": "finish"}]
+        here.service.script.ask(events=[*HEAD, *words, code, *end], pause=0.02)
         await here.ask("Speak")
         await here.status("ready")
         await here.page.wait_for_function("window.spoken.length >= 2")
