@@ -43,10 +43,8 @@ PLAYWRIGHT_FLAGS = [  # those of Playwright's own start that the tests see
     "--disable-ipc-flooding-protection",
     "--disable-hang-monitor",
     "--disable-extensions",
-    "--disable-component-update",
     "--disable-dev-shm-usage",
     "--force-color-profile=srgb",
-    "--no-first-run",
     "--mute-audio",
 ]
 INSTALL_SECONDS = 240
