@@ -11,9 +11,10 @@ pytest.importorskip("fastapi")
 
 from relay_app import app
 
+from mintlify_async.contrib.relay import MemoryStreamStore
 from tests.support.relay_browser import RELEASES, running_browser
 from tests.support.relay_kit import pseudonym, until
-from tests.support.relay_shop import HEAD, SITE, shop
+from tests.support.relay_shop import GRACE, HEAD, SITE, shop
 
 pytestmark = pytest.mark.real
 every_release = pytest.mark.parametrize("release", RELEASES)
@@ -72,7 +73,7 @@ async def test_the_states(release):
         assert await here.page.get_by_role("button", name="New chat").count() == 0
         await here.look("1-empty")
 
-        here.service.script.ask(events=[{"type": "start", "messageId": "m0"}, 60.0])
+        here.service.script.ask(events=[{"type": "start", "messageId": "m0"}, 600.0])
         await here.ask("How do I log in?")
         await here.shows(SEARCHING)
         assert await here.answers() in ([], [""])
@@ -81,7 +82,7 @@ async def test_the_states(release):
         await here.click("New chat")
 
         beginning = {"type": "text-delta", "id": "0", "delta": f"\n\n{RICH[:300]}"}
-        here.service.script.ask(events=[*HEAD, beginning, 60.0])
+        here.service.script.ask(events=[*HEAD, beginning, 600.0])
         await here.ask("How do I log in?")
         await here.page.get_by_text("the status page").wait_for()
         assert await here.page.locator("main[data-status=streaming]").count() == 1
@@ -146,7 +147,7 @@ async def test_keys():
         assert (await box.bounding_box())["height"] > low
         await box.dispatch_event("keydown", {"key": "Enter", "isComposing": True})
         await here.drafts("one\ntwo")
-        here.service.script.ask(events=[*HEAD, 60.0])
+        here.service.script.ask(events=[*HEAD, 600.0])
         await here.page.keyboard.press("Enter")
         await here.page.get_by_text("Hello").wait_for()
         await here.drafts("")
@@ -190,23 +191,30 @@ async def test_a_reload_keeps_the_chat(release):
 
 @every_release
 async def test_a_reload_in_the_middle_of_an_answer(release):
-    """The answer goes on, is asked for once, and can still be stopped."""
+    """The answer goes on, or is complete if it has ended. It is asked for once, and can be stopped."""
     rest = [
         {"type": "text-delta", "id": "0", "delta": "again"},
         {"type": "text-end", "id": "0"},
         {"type": "finish"},
     ]
+
+    async def later(route):
+        await until(lambda: not here.service.answering)
+        await route.continue_()
+
     async with shop(release) as here:
         here.service.script.ask(events=[*HEAD, 4.0, *rest])
         await here.ask("Reload me")
         await here.page.get_by_text("Hello").wait_for()
+        await here.page.route("**/stream?*", later)
         await here.page.reload()
         await here.shows("Hello again")
         await here.status("ready")
         assert await here.page.get_by_text("This answer is not complete.").count() == 0
         assert (await here.questions(), await here.answers()) == (["Reload me"], ["Hello again"])
 
-        here.service.script.ask(events=[*HEAD, 60.0])
+        await here.page.unroute("**/stream?*")
+        here.service.script.ask(events=[*HEAD, 600.0])
         await here.ask("And now?")
         await here.page.get_by_text("Hello", exact=True).wait_for()
         await here.page.reload()
@@ -221,9 +229,9 @@ async def test_a_reload_in_the_middle_of_an_answer(release):
 @pytest.mark.parametrize("end", ["stop while searching", "stop", "leave", "new chat"])
 async def test_an_answer_that_is_left(release, end):
     """It ends at the service, once; the part that arrived stays, and Retry asks again."""
-    async with shop(release) as here:
+    async with shop(release, streams=MemoryStreamStore(grace=1 if end == "leave" else GRACE)) as here:
         searching = end == "stop while searching"
-        here.service.script.ask(events=[*HEAD[: 1 if searching else None], 60.0])
+        here.service.script.ask(events=[*HEAD[: 1 if searching else None], 600.0])
         await here.ask("Leave me")
         await until(lambda: here.service.answering)
         if not searching:

@@ -28,7 +28,7 @@ HEAD = [
     {"type": "text-delta", "id": "0", "delta": "Hello "},
 ]
 SITE = "https://docs.example"
-GRACE = 5.0  # seconds that an answer goes on while nobody reads it; more than a reload takes
+GRACE = 60.0  # seconds that an answer goes on while nobody reads it; more than a reload takes
 # The page's texts and the screen reader's texts, in the order of their changes.
 WATCH = """
 window.texts = [];

@@ -4,6 +4,7 @@ import { DefaultChatTransport } from "ai";
 
 const API = "/api/chat";
 const streamOf = (id) => `${API}/${encodeURIComponent(id)}/stream`;
+const newest = new Map(); // the id of the newest message of each chat that was loaded
 
 export const transport = new DefaultChatTransport({
   api: API,
@@ -11,7 +12,10 @@ export const transport = new DefaultChatTransport({
   prepareSendMessagesRequest: ({ id, messages, body, trigger, messageId }) => ({
     body: { ...body, id, message: messages.at(-1), trigger, messageId },
   }),
-  prepareReconnectToStreamRequest: ({ id }) => ({ api: streamOf(id) }),
+  // With `after`, the relay sends the answer to that message even if the answer ended while the page was loading.
+  prepareReconnectToStreamRequest: ({ id }) => ({
+    api: `${streamOf(id)}?after=${encodeURIComponent(newest.get(id) ?? "")}`,
+  }),
 });
 
 // Stops the running answer at the service, whichever tab reads it. Closing the page's request does not stop it.
@@ -35,6 +39,7 @@ export async function load(id) {
   const response = await fetch(`${API}/${encodeURIComponent(id)}`);
   if (!response.ok && response.status !== 404) throw new Error(await response.text());
   const messages = response.ok ? await response.json() : []; // 404: nothing was asked in this chat yet
+  newest.set(id, messages.at(-1)?.id);
   return { messages, ratings: ratingsOf(id) };
 }
 
