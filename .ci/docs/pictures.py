@@ -41,8 +41,8 @@ ROWS = {
     "first": "instructions until the first event",
     "request-get": "instructions of a request that reads a job",
     "request-create": "instructions of a request that creates a job",
-    "import": "instructions of importing what one uses",
-    "import-bare": "instructions of `import mintlify_async` alone, beside `import aiohttp`",
+    "import": "instructions to import the names that a program uses",
+    "import-bare": "instructions of `import mintlify_async` alone, compared with `import aiohttp`",
 }
 
 
@@ -131,7 +131,8 @@ def speed_table(results: dict[str, Any]) -> str:
     others = ", ".join(f"{name} {versions[name]}" for name in ("aiohttp", "httpx", "openai"))
     control = rows["burst"]["ratios"]["control"][0]
     lines += ["", f"Measured {days} with Python {machine['python']}, {others}, on two shared cores."]
-    return "\n".join([*lines, f"The control of the first row is {control:.2f}; 1 is ideal.", ""])
+    lines += ["The control of the first row measures this package against itself."]
+    return "\n".join([*lines, f"It is {control:.2f}. 1 is ideal.", ""])
 
 
 def speed_picture(results: dict[str, Any]) -> str:
