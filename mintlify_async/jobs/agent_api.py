@@ -25,10 +25,10 @@ from ..runtime import dates
 from ..runtime.cancellation import finish_shielded
 from ..runtime.per_event_loop import LoopLocal
 from ..storage.store import Store
-from .claims import LONGEST_LEASE, Claim, check_key, request_parts
+from .claims import LEASE_MARGIN, LONGEST_LEASE, Claim, check_key, request_parts
 from .poll_scheduler import PollScheduler
 from .polling import PollPolicy
-from .send_once import LEASE_MARGIN, OnceSender, Recordings
+from .send_once import OnceSender, Recordings
 from .stale_guard import JobState, JobStates, Look, Moment, response_headers
 
 
@@ -41,7 +41,7 @@ def moment(headers: Mapping[str, str]) -> Moment:
 class LoopResources:
     """The connections, the poll schedulers and the unfinished recordings of one event loop."""
 
-    __slots__ = ("_own_scheduler", "_schedulers", "recordings", "transport")
+    __slots__ = ("_schedulers", "_session_scheduler", "recordings", "transport")
 
     def __init__(self, transport: Transport, calls: AgentAPI) -> None:
         """Keep them together, so that they are closed in the right order."""
@@ -49,7 +49,7 @@ class LoopResources:
         self.recordings = Recordings()
         # By the keys that ``with_options`` took. Each lasts as long as its waits, the session's for good.
         self._schedulers: WeakValueDictionary[Key, PollScheduler] = WeakValueDictionary()
-        self._own_scheduler = self.scheduler_for(calls)
+        self._session_scheduler = self.scheduler_for(calls)
 
     def scheduler_for(self, calls: AgentAPI) -> PollScheduler:
         """Return the scheduler that polls with the key of *calls*: no customer's job with another's key."""

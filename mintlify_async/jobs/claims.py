@@ -25,6 +25,9 @@ OPEN: Final = "claims/open/"
 DONE: Final = "claims/done/"
 """Where the records of open and of done claims are: open ones are listed without reading the others."""
 
+LEASE_MARGIN: Final = 5.0
+"""Seconds from the end of a request's timeout until another call may take its claim over."""
+
 LONGEST_LEASE: Final = 86_400.0
 """Longest lease of a claim, in seconds."""
 

@@ -14,9 +14,6 @@ JITTER: Final = 0.2
 SHORTEST: Final = 1.0
 """Shortest interval between two polls of a wait, in seconds."""
 
-NOT_FOUND_SECONDS: Final = 30.0
-"""For how many seconds after its creation a job that was never seen may answer 404."""
-
 LONGEST_PAUSE: Final = 300.0
 """Longest pause that the service may ask for, in seconds; a longer ``Retry-After`` counts as this one."""
 

@@ -23,9 +23,6 @@ from .claims import Claim, ClaimLostError, check_same, claim_keys, outcome_unkno
 
 log = logging.getLogger("mintlify_async")
 
-LEASE_MARGIN: Final = 5.0
-"""Seconds that a claim stays valid after its request must have ended."""
-
 RETRY_SECONDS: Final = 60.0
 """For how long recording or releasing a claim is retried, in seconds."""
 

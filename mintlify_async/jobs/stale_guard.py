@@ -18,10 +18,15 @@ from attrs import evolve, frozen
 from ..model.job_record import TERMINAL_STATES, Job
 from ..model.job_ref import End, JobRef, Stamp
 from ..model.response_info import ResponseInfo
-from .polling import NOT_FOUND_SECONDS
 
-LONGEST: Final = 3600.0
+NOT_FOUND_SECONDS: Final = 30.0
+"""For how many seconds after its creation a job that was never seen may answer 404."""
+
+EARLIER_TURN_SECONDS: Final = 3600.0
 """After how many seconds any final status is accepted: an earlier turn is assumed to end within an hour."""
+
+CLOCKS_COUNT_AFTER: Final = EARLIER_TURN_SECONDS
+"""How many seconds must have passed by the machines' clocks before these count; see :func:`elapsed`."""
 
 DATE_SECONDS: Final = 1.0
 """A ``Date`` header has whole seconds, so the difference of two may be one second too large."""
@@ -37,7 +42,8 @@ ROUNDING: Final = 1e-6
 """A timer may be early by the clock's resolution, in seconds."""
 
 REMEMBERED: Final = 1000
-"""How many jobs with a follow-up a session remembers without a handle: ten projects of one hour."""
+"""How many jobs with a follow-up a session remembers without a handle: those of ten projects in
+``EARLIER_TURN_SECONDS``."""
 
 
 JobKey = tuple[str, str]
@@ -109,7 +115,8 @@ def elapsed(since: Moment, look: Look, known_since: float) -> float:
         if dated > seconds_here - DATE_SLACK:
             # The response is dated when it was made, but the poll may have hung before that.
             return max(seconds_here, dated - (look.ended - began.time))
-    return max(seconds_here, LONGEST) if began.stamp.at - since.stamp.at >= LONGEST else seconds_here
+    clocks_count = began.stamp.at - since.stamp.at >= CLOCKS_COUNT_AFTER
+    return max(seconds_here, CLOCKS_COUNT_AFTER) if clocks_count else seconds_here
 
 
 @frozen(eq=False)
@@ -153,7 +160,7 @@ class FollowUp:
         age = elapsed(self.sent, look, known_since)
         if self._is_in_a_row:  # so less than a window has passed
             age -= window
-        elif not self.was_final and age < max(LONGEST, window):
+        elif not self.was_final and age < max(EARLIER_TURN_SECONDS, window):
             age = 0.0 if self.ending is None else elapsed(self.ending[1], look, known_since)
         return window - age if window - age > ROUNDING else 0.0
 
