@@ -1,4 +1,4 @@
-"""Maps an attempt to its limits and their keys in a store."""
+"""Maps an attempt to its limits and their keys in a store. ``quota`` has the lengths of blocks."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ class Gate:
     windows: tuple[Window, ...]
 
     @property
-    def block(self) -> str:
+    def block_key(self) -> str:
         """The key of the record that exists while the service's refusal counts."""
         return f"{self.room}/blocks/{self.name}"
 
     @property
-    def pause(self) -> str:
+    def pause_key(self) -> str:
         """The key of the record with the length of the last block, which the next one doubles."""
         return f"{self.room}/pauses/{self.name}"
 

@@ -6,7 +6,8 @@ service, and from learning about a limit by being refused. The rules:
 * Every attempt takes a slot, repeated attempts too. A slot is given back only when nothing was sent.
 * The service may count in fixed or in sliding windows. So no window may exceed a limit, wherever it starts.
   For this, the store has the time of every slot.
-* A 429 from the service stops all calls that share the limit.
+* A 429 from the service stops all calls that share the limit. ``FIRST_BLOCK`` and the two
+  figures below it say for how long.
 """
 
 from __future__ import annotations
@@ -40,10 +41,13 @@ OnStoreError = Literal["raise", "allow"]
 log = logging.getLogger("mintlify_async")
 
 FIRST_BLOCK: Final = 60.0
-"""Seconds to stop after a 429 that does not say for how long. Doubles when further ones follow."""
+"""Seconds of a block after a 429 that does not say for how long. Doubles when further ones follow."""
 
-LONGEST_BLOCK: Final = HOUR
-"""Longest stop, in seconds, even if a header says more: the shortest window of the interface."""
+LONGEST_DOUBLED_BLOCK: Final = HOUR
+"""Longest block that doubling leads to, in seconds: the shortest window of the interface."""
+
+LONGEST_STATED_BLOCK: Final = HOUR
+"""Longest block that a 429 may ask for, in seconds; a longer ``Retry-After`` counts as this one."""
 
 STORE_PAUSE: Final = 1.0
 """Seconds for which a store that failed is not asked again."""
@@ -57,7 +61,7 @@ LONGEST_WAIT_MARGIN: Final = 1.0
 counted when they are taken and the service counts when requests arrive, so two waves need some distance."""
 
 SHORTEST_SLEEP: Final = 0.005
-LOOK_SECONDS: Final = 30.0
+RECHECK_SECONDS: Final = 30.0
 """Seconds after which a call with a long wait asks the store again: another process may have given a slot
 back, or have ended a block."""
 
@@ -69,24 +73,24 @@ class Lease:
         waited: How long the call waited for it, in seconds.
     """
 
-    __slots__ = ("_gate", "_quota", "_slot", "waited")
+    __slots__ = ("_gate", "_quota", "_slot_id", "waited")
 
-    def __init__(self, quota: Quota, gate: Gate, slot: str | None, *, waited: float = 0.0) -> None:
+    def __init__(self, quota: Quota, gate: Gate, slot_id: str | None, *, waited: float = 0.0) -> None:
         """Keep the fields that identify the slot. None stands for a call that got through without one."""
         self._quota = quota
         self._gate = gate
-        self._slot = slot
+        self._slot_id = slot_id
         self.waited = waited
 
     def __repr__(self) -> str:
         """Show whether the slot is still taken."""
-        return f"<Lease {'taken' if self._slot else 'refunded'}>"
+        return f"<Lease {'taken' if self._slot_id else 'refunded'}>"
 
     async def refund(self) -> None:
         """Give the slot back, once. Only for an attempt of which nothing was sent."""
-        slot, self._slot = self._slot, None
-        if slot is not None:
-            await self._quota.refund(self._gate, slot)
+        slot_id, self._slot_id = self._slot_id, None
+        if slot_id is not None:
+            await self._quota.refund(self._gate, slot_id)
 
 
 class Quota:
@@ -222,21 +226,21 @@ class Quota:
         """
         gate = gate_of(operation, scope, self.limits, address=self._address)
         is_usable = retry_after is not None and 0 < retry_after < math.inf
-        seconds = min(retry_after or 0.0, LONGEST_BLOCK) if is_usable else None
+        stated = min(retry_after or 0.0, LONGEST_STATED_BLOCK) if is_usable else None
         while True:
-            snapshot = await self.store.read([gate.block, gate.pause])
-            pause = _pause(gate, snapshot, seconds)
-            if pause is None:
+            snapshot = await self.store.read([gate.block_key, gate.pause_key])
+            length = _block_seconds(gate, snapshot, stated)
+            if length is None:
                 return
-            record, version = snapshot.records.get(gate.block), new_version()
-            expected = {gate.block: None if record is None else record.version}
-            pause_text = b"%.3f" % pause
+            record, version = snapshot.records.get(gate.block_key), new_version()
+            expected = {gate.block_key: None if record is None else record.version}
+            text = b"%.3f" % length
             if await self.store.write(
-                {gate.block: pause_text}, expected=expected, version=version, keep=pause
+                {gate.block_key: text}, expected=expected, version=version, keep=length
             ):
                 break
-        if seconds is None:
-            await self.store.write({gate.pause: pause_text}, expected={}, version=version, keep=2 * pause)
+        if stated is None:
+            await self.store.write({gate.pause_key: text}, expected={}, version=version, keep=2 * length)
 
     async def unblock(self, operation: CountedOperation, scope: QuotaScope) -> None:
         """End the block of *operation*. Calls of this process that wait ask again immediately.
@@ -247,7 +251,9 @@ class Quota:
             StateError: The store cannot be reached.
         """
         gate = gate_of(operation, scope, self.limits, address=self._address)
-        await self.store.write({gate.block: None, gate.pause: None}, expected={}, version=new_version())
+        await self.store.write(
+            {gate.block_key: None, gate.pause_key: None}, expected={}, version=new_version()
+        )
         self._lines.wake(gate.name)
 
     async def left(self, operation: CountedOperation, scope: QuotaScope) -> tuple[QuotaRemaining, ...]:
@@ -257,7 +263,7 @@ class Quota:
             StateError: The store cannot be reached.
         """
         gate = gate_of(operation, scope, self.limits, address=self._address)
-        return gate.remaining(await self.store.take(gate.windows, slot=None, block=gate.block))
+        return gate.remaining(await self.store.take(gate.windows, slot=None, block=gate.block_key))
 
     async def _wait(self, gate: Gate, deadline: float) -> Lease:
         time = asyncio.get_running_loop().time
@@ -276,7 +282,7 @@ class Quota:
                     line.opens_at = time() + wait
                     if line.opens_at >= deadline:
                         raise lease
-                    await line.sleep(time() + (wait if wait < 2 * LOOK_SECONDS else LOOK_SECONDS))
+                    await line.sleep(time() + (wait if wait < 2 * RECHECK_SECONDS else RECHECK_SECONDS))
             finally:
                 line.leave()
 
@@ -287,7 +293,7 @@ class Quota:
             return self._without_store(gate, self._failure)
         slot = new_version()
         try:
-            result = await self.store.take(gate.windows, slot=slot, block=gate.block)
+            result = await self.store.take(gate.windows, slot=slot, block=gate.block_key)
         except StateError as error:
             if self._failure is None:
                 then = "not counted" if self._on_store_error == "allow" else "refused"
@@ -320,15 +326,15 @@ def _wait(gate: Gate, refusal: QuotaExceededError) -> float:
     return (refusal.retry_after or 0.0) + (margin if refusal.limit is not None else 0.0)
 
 
-def _pause(gate: Gate, snapshot: Snapshot, seconds: float | None) -> float | None:
+def _block_seconds(gate: Gate, snapshot: Snapshot, stated: float | None) -> float | None:
     """Return how long to block, or None if the present block is enough."""
-    block, pause = snapshot.records.get(gate.block), snapshot.records.get(gate.pause)
-    if seconds is not None:
+    block, last_length = snapshot.records.get(gate.block_key), snapshot.records.get(gate.pause_key)
+    if stated is not None:
         seconds_left = 0.0 if block is None else block.since + float(block.value) - snapshot.now
-        return seconds if seconds > seconds_left else None
+        return stated if stated > seconds_left else None
     if block is not None:  # this refused a call that was sent before the block
         return None
-    return FIRST_BLOCK if pause is None else min(2 * float(pause.value), LONGEST_BLOCK)
+    return FIRST_BLOCK if last_length is None else min(2 * float(last_length.value), LONGEST_DOUBLED_BLOCK)
 
 
 def _limit(value: int | Limit | None, per: float, name: str) -> Limit | None:
