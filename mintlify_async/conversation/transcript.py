@@ -152,8 +152,8 @@ class Transcript:
             records = (await store.read([keys.head, *turn_keys])).records
             head = records.get(keys.head)
             if head is None:  # never saved, or deleted
-                is_new = self.contents.version is None
-                contents = self.contents if is_new else Contents(system=self.settings.system)
+                never_saved = self.contents.version is None
+                contents = self.contents if never_saved else Contents(system=self.settings.system)
                 self._take_over(evolve(contents, complete=True))
                 return
             contents = read_head(head, self._name)

@@ -100,16 +100,16 @@ class SQLStore(NothingToClose):
 
         def step(db: Connection, now: float) -> TakeResult:
             ends = db.execute(f"SELECT ends FROM records WHERE key = ? AND {_LIVE}", (block, now)).fetchone()
-            blocked = 0.0 if ends is None else math.inf if ends[0] is None else ends[0] - now
+            block_seconds = 0.0 if ends is None else math.inf if ends[0] is None else ends[0] - now
             counts = [_count(db, window, now) for window in windows]
             is_free = all(count < window.amount for count, window in zip(counts, windows, strict=True))
             is_taken = slot is not None and bool(windows) and all(_has(db, w, slot) for w in windows)
-            if slot is not None and not is_taken and not blocked and is_free:
+            if slot is not None and not is_taken and not block_seconds and is_free:
                 is_taken = True
                 db.executemany(_SLOT, [(window.key, slot, now) for window in windows])
                 counts = [count + 1 for count in counts]
             usage = [_usage(db, window, count, now) for window, count in zip(windows, counts, strict=True)]
-            return TakeResult(taken=is_taken, blocked=blocked, usage=tuple(usage))
+            return TakeResult(taken=is_taken, blocked=block_seconds, usage=tuple(usage))
 
         return await self._run(step)
 

@@ -290,12 +290,12 @@ class LocalService:
         for connection in self._web.connections:
             if connection not in self._busy:
                 connection.force_close()
-        placeholder = self._bind()  # bound but not listening, so it keeps the port and refuses
+        bound_socket = self._bind()  # bound but not listening, so it keeps the port and refuses
         await let_client_read()  # both sides must see that connections are gone
         try:
             yield
         finally:
-            await self._listen(placeholder)
+            await self._listen(bound_socket)
 
     def _bind(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET

@@ -87,9 +87,9 @@ def replay_rules(path: str | os.PathLike[str]) -> list[Rule]:
         why = f"has version {version}: a newer mintlify-async plays it" if newer else "is not a recording"
         raise ConfigurationError(f"replay: {os.fspath(path)} {why}", field="replay")
     rules = list[Rule]()
-    for number, line in enumerate(lines[1:], 2):
+    for number, json_bytes in enumerate(lines[1:], 2):
         try:
-            rules.append(_rule(CONVERTER.structure(as_object(json.loads(line)) or {}, Exchange)))
+            rules.append(_rule(CONVERTER.structure(as_object(json.loads(json_bytes)) or {}, Exchange)))
         except (BaseValidationError, ValueError, RecursionError):
             raise ConfigurationError(
                 f"replay: line {number} of {os.fspath(path)} is not an exchange; record it again",

@@ -201,13 +201,13 @@ class RedisStore(RedisScripts, NothingToClose):
         for window in windows:
             args += [window.amount, round(window.seconds * MICROSECONDS)]
             args += self._known.get(window.key, (0, 0))
-        now, epoch, is_taken, blocked, *numbers = await self._run(_TAKE, keys, args)
+        now, epoch, is_taken, block_ms, *numbers = await self._run(_TAKE, keys, args)
         self._epochs[room] = text(epoch)
         counts, waits = numbers[::2], numbers[1::2]
         self._known |= {window.key: (now, count) for window, count in zip(windows, counts, strict=True)}
         return TakeResult(
             taken=bool(is_taken),
-            blocked=math.inf if blocked == -1 else max(0, blocked) / 1000,
+            blocked=math.inf if block_ms == -1 else max(0, block_ms) / 1000,
             usage=tuple(
                 Usage(used=count, opens_in=max(0, wait) / MICROSECONDS)
                 for count, wait in zip(counts, waits, strict=True)
