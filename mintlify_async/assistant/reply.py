@@ -1,7 +1,8 @@
 """Reply: one answer of the assistant, read while it arrives.
 
-Framing, decoding and the rules for an answer's end are in :mod:`mintlify_async.assistant.stream`, which does
-no I/O. This module opens the connection, waits for its bytes and closes it.
+Framing, decoding and what counts as an answer's end are in :mod:`mintlify_async.assistant.stream`, which does
+no I/O. This module opens the connection, waits for its bytes and closes it. ``AFTER_FINISH`` says how long it
+reads on after the answer's end.
 """
 
 from __future__ import annotations

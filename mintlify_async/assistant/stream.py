@@ -4,7 +4,7 @@ Feed the bytes as they arrive, then their end. Take events until there is none. 
 folded when it is taken, so that ``message`` and ``text`` always match the events that were handed out.
 
 An answer is complete only if ``finish``, ``abort``, ``error`` or ``[DONE]`` was received. Any other end
-is an error that carries the partial answer.
+is an error that carries the partial answer. ``reply`` says how long it reads on after an end.
 
 >>> stream = MessageStream()
 >>> stream.feed(b'data: {"type":"text-start","id":"0"}\n\ndata: {"type":"text-delta","id":"0",')
@@ -36,7 +36,7 @@ from ..events import AbortEvent, ErrorEvent, Finish, StreamEvent, TextDelta
 from ..messages import Message
 from ..model.json_text import DecodeProblem, decode_json, mask_text
 from ..model.thread import Thread
-from .decode import build_event, parse_json, plain_delta
+from .decode import build_event, is_done, parse_json, plain_delta
 from .message_builder import GrowingText, MessageBuilder
 from .sse import MAX_EVENT_BYTES, SSEDecoder
 
@@ -45,7 +45,6 @@ __all__ = ["MAX_REPLY_BYTES", "MessageStream"]
 MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
 """Largest answer that is read, in bytes."""
 
-_DONE: Final = "[DONE]"
 _HEAD_BYTES: Final = 4096
 """How many bytes of a body are kept for the excerpt, in case it is not an event stream."""
 _EXCERPT: Final = 2000
@@ -209,13 +208,13 @@ class MessageStream:
 
     def _take(self, data: str) -> StreamEvent | StreamError | None:
         """Decode and fold one event. Return its error if it is wrong, and None for ``[DONE]``."""
-        if data == _DONE:
-            self._ends[_DONE] = None
-            return None
         try:
             event: StreamEvent | None = plain_delta(data)
             if isinstance(event, TextDelta):
                 self._builder.add_delta(event)  # most events
+            elif event is None and is_done(data):
+                self._ends["[DONE]"] = None
+                return None
             else:
                 event = event or self._decode(data)
                 self._builder.apply(event)
@@ -322,7 +321,7 @@ class MessageStream:
     @property
     def done_seen(self) -> bool:
         """Whether ``[DONE]`` was received."""
-        return _DONE in self._ends
+        return "[DONE]" in self._ends
 
     @property
     def aborted(self) -> bool:
@@ -362,7 +361,7 @@ class MessageStream:
 
 def _is_complete(last: str) -> bool:
     """Return whether the last event, which no blank line ended, is complete."""
-    if last == _DONE:
+    if is_done(last):
         return True
     try:
         return isinstance(decode_json(last), dict)

@@ -13,6 +13,8 @@ from urllib.parse import quote
 
 from attrs import define
 
+from ..assistant.decode import is_done
+
 __all__ = ["BodyRedactor", "hide", "redact_header", "redact_path", "redact_text", "secrets_in"]
 
 _KEPT_FIELDS: Final = frozenset(
@@ -175,7 +177,7 @@ class BodyRedactor:
         opening = _SSE_FIELD.match(line) or _V4_LINE.match(line)
         start = opening.end() if opening else 0
         head, rest = line[:start], line[start:]
-        if rest == "[DONE]":
+        if is_done(rest):
             return line
         if opening and (opening[0].startswith("data") or _V4_LINE.match(line)):
             return head + json.feed(rest)
