@@ -17,9 +17,9 @@ from mintlify_async import Message, MintlifyError, StateError, StoreConflictErro
 from mintlify_async.conversation.conversation import ask_with
 
 from .answer_logs import MemoryLog
-from .page_events import SITE, SafeEvents, ThreadHider, frame, message_json
+from .page_events import SITE, SafeEvents, ThreadHider, frame, stored_message_json
 from .page_question import ID_CHARACTERS, PageQuestion, QuestionLimits, Wire, is_id, is_object
-from .refusals import AT_WORK, GONE, UNREADABLE, RelayRefusal, masked, refusal_for
+from .refusals import AT_WORK_TEXT, GONE_TEXT, UNREADABLE_TEXT, RelayRefusal, masked, refusal_for
 from .seal import SealError, ThreadSeal
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class StoredChat(Chat):
     def refusal(self, error: MintlifyError) -> RelayRefusal:
         """Return the refusal for an error before the answer, which may be the store's."""
         if type(error) is StateError:
-            return RelayRefusal(409, AT_WORK) if self._conversation.busy else _unreadable(error)
+            return RelayRefusal(409, AT_WORK_TEXT) if self._conversation.busy else _unreadable(error)
         return super().refusal(error)
 
     def frames(self, wire: Wire, thread: Thread | None) -> list[bytes]:
@@ -269,21 +269,21 @@ class StoredChats:
             RelayRefusal: *user* has no such conversation, or it cannot be read.
         """
         if not is_id(chat_id):
-            raise RelayRefusal(404, GONE)
+            raise RelayRefusal(404, GONE_TEXT)
         conversation = self._conversation(self._session, chat_id, user)
         messages = await _loaded(conversation)
         # The turn of the running question may have been saved by now.
         if progress is not None and progress["last"] == (messages[-1].id if messages else None):
             messages = [*messages[: progress["place"]], *map(Message.from_wire, progress["asked"])]
         if not messages:
-            raise RelayRefusal(404, GONE)
+            raise RelayRefusal(404, GONE_TEXT)
         hider, events, json_list = ThreadHider(), SafeEvents(), MemoryLog()
         if conversation.thread is not None:
             hider.learn(conversation.thread.id, conversation.thread.key)
         separator = b"["
         for message in messages[-self._limits.max_messages :]:
             if message.role in ("user", "assistant"):  # an app's instructions are not for pages
-                json_list.append(separator + message_json(message.to_wire(), events, hider))
+                json_list.append(separator + stored_message_json(message.to_wire(), events, hider))
                 separator = b","
                 await asyncio.sleep(0)
         json_list.append(b"]" if separator == b"," else b"[]")
@@ -313,7 +313,7 @@ async def _loaded(conversation: Conversation) -> Sequence[Message]:
 def _unreadable(error: StateError) -> RelayRefusal:
     """Return the refusal for a store that cannot be used. The log gets the error."""
     log.error("a conversation cannot be read: %s", masked(str(error)))
-    return RelayRefusal(503, UNREADABLE)
+    return RelayRefusal(503, UNREADABLE_TEXT)
 
 
 def _site_of(message: Message) -> object:

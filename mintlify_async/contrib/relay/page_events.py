@@ -3,7 +3,8 @@
 ``useChat`` of ai 5.0.0 rejects an answer because of one unknown field, and every release rejects an unknown
 type, a ``null`` in an optional field, and an unknown finish reason. So :class:`SafeEvents` passes only the
 fields that 5.0.0 knows, avoids sequences of events that make the page throw, and replaces the service's error
-texts by fixed sentences. :class:`ThreadHider` removes the thread's id and key.
+texts by fixed sentences. :class:`ThreadHider` removes the thread's id and key. For a page that loads a chat,
+:func:`stored_message_json` does the same with a stored message.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from mintlify_async.events import ReasoningDelta, StreamEvent, TextDelta
 
 from .page_question import Wire, is_file_address, is_list, is_name, is_object, is_web_address
-from .refusals import CUT, STEP_FAILED, masked
+from .refusals import CUT_TEXT, STEP_FAILED_TEXT, masked
 
 OUR_DATA = "data-mintlify-"  # starts the names of data parts that are ours and not the service's
 
@@ -165,7 +166,7 @@ class SafeEvents:
             if dynamic:
                 event["dynamic"] = True
         if step == "output-error":
-            event["errorText"] = STEP_FAILED  # releases from 7 on show it; the service's text is its own
+            event["errorText"] = STEP_FAILED_TEXT  # releases from 7 on show it; the service's text is its own
 
 
 # --- What no page may see -----------------------------------------------------------------------------
@@ -225,7 +226,7 @@ class ThreadHider:
 
 DONE = b"data: [DONE]\n\n"
 STOPPED = b'data: {"type":"abort"}\n\n'
-INTERRUPTED = b'data: {"type":"error","errorText":"%b"}\n\n' % CUT.encode()
+INTERRUPTED = b'data: {"type":"error","errorText":"%b"}\n\n' % CUT_TEXT.encode()
 KEEP_ALIVE = b": keep-alive\n\n"
 _DELTAS = (TextDelta, ReasoningDelta)
 _TEXTS = ("text", "reasoning")  # of the model; see frame
@@ -258,20 +259,20 @@ def frame(event: Wire, hider: ThreadHider | None = None) -> bytes:
     return b"data: %b\n\n" % text.encode("ascii")
 
 
-def message_json(message: Wire, events: SafeEvents, hider: ThreadHider) -> bytes:
+def stored_message_json(message: Wire, events: SafeEvents, hider: ThreadHider) -> bytes:
     """Return a stored message as JSON for a page, without the data that *events* and *hider* remove."""
     rest = dict(hider.hide(message))
-    parts = [page_part for part in rest.pop("parts") if (page_part := _page_part(part, events)) is not None]
+    parts = [page_part for part in rest.pop("parts") if (page_part := _stored_part(part, events)) is not None]
     texts = [(part["type"], _strict_json(part)) for part in parts]
     shown = ",".join(text if kind in _TEXTS else masked(text) for kind, text in texts)
     return f'{masked(_strict_json(rest))[:-1]},"parts":[{shown}]}}'.encode("ascii")
 
 
-def _page_part(part: Wire, events: SafeEvents) -> Wire | None:
+def _stored_part(part: Wire, events: SafeEvents) -> Wire | None:
     """Return a stored part for the web page. None if *events* drops the event that made it."""
     kind: str = part["type"]
     if kind.startswith("tool-") or kind == "dynamic-tool":
-        return {**part, "errorText": STEP_FAILED} if "errorText" in part else part
+        return {**part, "errorText": STEP_FAILED_TEXT} if "errorText" in part else part
     if kind in (*_TEXTS, "step-start"):
         return part
     page_events = events.page(part)  # all other parts have the fields of their event

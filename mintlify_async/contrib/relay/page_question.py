@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 from mintlify_async.model.number_checks import is_number
 from mintlify_async.protocol.argument_checks import CURRENT_PATH_MAX_CHARACTERS as PATH_CHARACTERS
 
-from .refusals import BUSY, TOO_LONG, RelayRefusal, retry_after
+from .refusals import BUSY_TEXT, TOO_LONG_TEXT, RelayRefusal, retry_after
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -56,7 +56,7 @@ class QuestionLimits:
         texts = sum(map(_characters, parts))
         over = len(messages) > self.max_messages or len(parts) > MOST_PARTS
         if over or texts > self.max_characters or files > self.max_file_characters:
-            raise RelayRefusal(413, TOO_LONG)
+            raise RelayRefusal(413, TOO_LONG_TEXT)
 
 
 @frozen(kw_only=True)
@@ -134,7 +134,7 @@ class BodyReader:
         pieces.clear()
         await _linger(request)
         if size <= self.most:
-            raise RelayRefusal(503, BUSY, {**retry_after(1), "connection": "close"})
+            raise RelayRefusal(503, BUSY_TEXT, {**retry_after(1), "connection": "close"})
         raise _too_large()
 
 
@@ -232,7 +232,7 @@ def _newest(body: Wire, history: object) -> list[object]:
 
 def _messages(history: list[object], limits: QuestionLimits) -> list[Wire]:
     if len(history) > limits.max_messages:
-        raise RelayRefusal(413, TOO_LONG)
+        raise RelayRefusal(413, TOO_LONG_TEXT)
     messages = list(map(_message, history))
     if len({message["id"] for message in messages}) < len(messages):
         raise RelayRefusal(400, "Two messages have the same id.")

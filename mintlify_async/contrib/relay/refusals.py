@@ -27,21 +27,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mintlify_async.relay")
 
-AT_FAULT = "The assistant is not available at the moment."
-BUSY = "The assistant is busy at the moment. Please try again later."
-REJECTED = "The assistant does not accept this question."
-TOO_LONG = "This conversation is too long. Please start a new one."
-TOO_MANY = "Too many questions. Please wait a moment and try again."
-CUT = "The answer was interrupted. Please try again."
-FAILED = "The assistant could not finish this answer. Please try again."
-STEP_FAILED = "This step of the answer failed."
-SLOW = "The assistant did not answer in time. Please try again."
-AT_WORK = "The assistant is still answering in this conversation. Please wait until it has finished."
-CHANGED = "This conversation was changed in another tab. Please reload the page."
-UNREADABLE = "This conversation cannot be opened at the moment. Please try again later."
-GONE = "This conversation is not there."
-RESTARTING = "The assistant is being restarted. Please try again."
-UNSAVED = "This answer could not be saved, so it will be gone after a reload. Please try again."
+AT_FAULT_TEXT = "The assistant is not available at the moment."
+BUSY_TEXT = "The assistant is busy at the moment. Please try again later."
+REJECTED_TEXT = "The assistant does not accept this question."
+TOO_LONG_TEXT = "This conversation is too long. Please start a new one."
+# For the app's rate, a quota, the places of a user and those of an IP address.
+TOO_MANY_TEXT = "Too many questions. Please wait a moment and try again."
+CUT_TEXT = "The answer was interrupted. Please try again."
+FAILED_TEXT = "The assistant could not finish this answer. Please try again."
+STEP_FAILED_TEXT = "This step of the answer failed."
+SLOW_TEXT = "The assistant did not answer in time. Please try again."
+AT_WORK_TEXT = "The assistant is still answering in this conversation. Please wait until it has finished."
+CHANGED_TEXT = "This conversation was changed in another tab. Please reload the page."
+UNREADABLE_TEXT = "This conversation cannot be opened at the moment. Please try again later."
+GONE_TEXT = "This conversation is not there."
+RESTARTING_TEXT = "The assistant is being restarted. Please try again."
+UNSAVED_TEXT = "This answer could not be saved, so it will be gone after a reload. Please try again."
 
 
 class RelayRefusal(HTTPException):
@@ -65,28 +66,28 @@ class RelayRefusal(HTTPException):
 
 # By the service's status, or by the class of the error.
 _REFUSALS: Mapping[object, tuple[int, str]] = {
-    400: (400, REJECTED),
-    409: (409, BUSY),
-    413: (413, TOO_LONG),
-    422: (400, REJECTED),
-    429: (429, TOO_MANY),
-    503: (503, BUSY),
-    504: (504, SLOW),
-    QuotaExceededError: (429, TOO_MANY),
-    APITimeoutError: (504, SLOW),
-    StoreConflictError: (409, CHANGED),
-    StateError: (503, AT_FAULT),
-    ConfigurationError: (500, AT_FAULT),
+    400: (400, REJECTED_TEXT),
+    409: (409, BUSY_TEXT),
+    413: (413, TOO_LONG_TEXT),
+    422: (400, REJECTED_TEXT),
+    429: (429, TOO_MANY_TEXT),
+    503: (503, BUSY_TEXT),
+    504: (504, SLOW_TEXT),
+    QuotaExceededError: (429, TOO_MANY_TEXT),
+    APITimeoutError: (504, SLOW_TEXT),
+    StoreConflictError: (409, CHANGED_TEXT),
+    StateError: (503, AT_FAULT_TEXT),
+    ConfigurationError: (500, AT_FAULT_TEXT),
 }
 
 
 def refusal_for(error: MintlifyError) -> RelayRefusal:
     """Return the refusal for an error before the answer. The log gets the error."""
     if isinstance(error, ConfigurationError) and (error.field or "").startswith("messages"):
-        return RelayRefusal(400, REJECTED)  # the web page sent them; the app set all other fields
+        return RelayRefusal(400, REJECTED_TEXT)  # the web page sent them; the app set all other fields
     names = (getattr(error, "status", None), *type(error).__mro__)
     # For every other error, our key or domain is wrong or the service failed. The user cannot fix either.
-    status, text = next((_REFUSALS[name] for name in names if name in _REFUSALS), (502, AT_FAULT))
+    status, text = next((_REFUSALS[name] for name in names if name in _REFUSALS), (502, AT_FAULT_TEXT))
     level = logging.ERROR if status in (500, 502) else logging.WARNING
     log.log(level, "the assistant gave no answer: %s: %s", type(error).__name__, masked(str(error)))
     wait = getattr(error, "retry_after", None) if status in (429, 503) else None
@@ -103,8 +104,8 @@ def retry_after(seconds: float | None) -> dict[str, str]:
 def cut_text(error: Exception) -> str:
     """Return the sentence for an answer that started and did not finish."""
     if isinstance(error, APITimeoutError):
-        return SLOW
-    return CUT if isinstance(error, StreamInterruptedError | APIConnectionError) else FAILED
+        return SLOW_TEXT
+    return CUT_TEXT if isinstance(error, StreamInterruptedError | APIConnectionError) else FAILED_TEXT
 
 
 # At the start of a word, or after a JSON escape such as \\n, whose letter would count as part of the word.

@@ -29,12 +29,12 @@ from mintlify_async.storage.store import check_store
 from .. import extra_missing
 from ..stream_store import MemoryStreamStore
 from .answer_logs import Log
+from .answer_places import RunningAnswers, chat_key
 from .chats import Chat, PageChat, StoredChats
 from .page_question import BodyReader, PageQuestion, QuestionLimits, is_id, read_question
 from .page_stream import PageStream
-from .refusals import TOO_MANY, RelayRefusal, refusal_for, retry_after
+from .refusals import TOO_MANY_TEXT, RelayRefusal, refusal_for, retry_after
 from .running_answer import Asker, EndHook, RelayedAnswer
-from .running_answers import RunningAnswers, chat_key
 from .seal import ThreadSeal
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ class Relay:
         except QuotaExceededError as error:
             raise refusal_for(error) from None
         if wait is not None:
-            raise RelayRefusal(429, TOO_MANY, retry_after(wait))
+            raise RelayRefusal(429, TOO_MANY_TEXT, retry_after(wait))
 
     async def _tell(self, answer: RelayedAnswer) -> None:
         """Call the app's hook. An error in the app's code must not break the answer."""

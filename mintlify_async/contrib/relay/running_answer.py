@@ -23,7 +23,15 @@ from mintlify_async.runtime.limits import TimeLimit
 from .answer_logs import TICK, MemoryLog
 from .chats import Chat
 from .page_events import DONE, INTERRUPTED, STOPPED, delta_frame, frame
-from .refusals import AT_FAULT, RESTARTING, UNSAVED, RelayRefusal, cut_text, masked, retry_after
+from .refusals import (
+    AT_FAULT_TEXT,
+    RESTARTING_TEXT,
+    UNSAVED_TEXT,
+    RelayRefusal,
+    cut_text,
+    masked,
+    retry_after,
+)
 
 if TYPE_CHECKING:
     from mintlify_async import Message, Reply, Thread
@@ -185,7 +193,7 @@ class RunningAnswer:
             raise
         except Exception:
             log.exception("an answer failed")
-            self._refuse(RelayRefusal(500, AT_FAULT))
+            self._refuse(RelayRefusal(500, AT_FAULT_TEXT))
         finally:
             try:
                 if self._reply is not None:
@@ -215,7 +223,7 @@ class RunningAnswer:
         except Exception as error:  # a store of the app's own may raise anything
             if self.stopped and isinstance(error, TimeoutError):
                 if self._reply is None and self.stopped == "interrupted":
-                    raise RelayRefusal(503, RESTARTING, retry_after(1)) from None
+                    raise RelayRefusal(503, RESTARTING_TEXT, retry_after(1)) from None
             elif self._reply is None:
                 raise
             else:
@@ -287,7 +295,7 @@ class RunningAnswer:
             self.log.append(STOPPED if self.stopped == "left" else INTERRUPTED)
             return self.stopped
         if self._error is not None:
-            text = UNSAVED if self._finished else cut_text(self._error)
+            text = UNSAVED_TEXT if self._finished else cut_text(self._error)
             self.log.append(frame({"type": "error", "errorText": text}))
         whole = self._finished or self._error is None
         return "finished" if whole and not (reply is not None and reply.aborted) else "failed"

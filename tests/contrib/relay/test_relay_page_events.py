@@ -15,9 +15,9 @@ from mintlify_async.contrib.relay.page_events import (
     ThreadHider,
     delta_frame,
     frame,
-    message_json,
+    stored_message_json,
 )
-from mintlify_async.contrib.relay.refusals import STEP_FAILED
+from mintlify_async.contrib.relay.refusals import STEP_FAILED_TEXT
 from mintlify_async.events import ReasoningDelta, TextDelta
 
 # Read from the published package: the fields of each type, the required ones first. Any other is fatal there.
@@ -111,7 +111,7 @@ FULL = [
 
 # The service's own words about a tool's error are not for readers.
 TOLD = [
-    {**event, "errorText": STEP_FAILED} if "toolCallId" in event and "errorText" in event else event
+    {**event, "errorText": STEP_FAILED_TEXT} if "toolCallId" in event and "errorText" in event else event
     for event in FULL
 ]
 
@@ -162,7 +162,7 @@ def test_a_tool_input_error_is_told_in_older_words():
             "input": 1,
             "providerExecuted": True,
         },
-        {"type": "tool-output-error", "toolCallId": "c", "errorText": STEP_FAILED},
+        {"type": "tool-output-error", "toolCallId": "c", "errorText": STEP_FAILED_TEXT},
     ]
 
 
@@ -335,12 +335,12 @@ def test_a_stored_message_is_what_its_events_were():
     hider = ThreadHider()
     hider.learn("thread-77")
     message = {"id": "m", "role": "assistant", "metadata": {"a": "mint_0123456789"}, "parts": STORED}
-    safe = json.loads(message_json(message, SafeEvents(), hider))
+    safe = json.loads(stored_message_json(message, SafeEvents(), hider))
     assert list(safe) == ["id", "role", "metadata", "parts"]
     assert safe["metadata"] == {"a": "mint_***"}
     assert [part["type"] for part in safe["parts"]] == [part["type"] for part in STORED[:-3]]
     assert safe["parts"][1] == STORED[1]
-    assert safe["parts"][2]["errorText"] == STEP_FAILED
+    assert safe["parts"][2]["errorText"] == STEP_FAILED_TEXT
     assert safe["parts"][4]["title"] == "[hidden]"
     assert safe["parts"][7] == {"type": "data-x", "data": {"a": 1}, "id": "1"}
     assert safe["parts"][8] == STORED[8]

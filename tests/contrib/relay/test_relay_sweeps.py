@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from mintlify_async.contrib.relay.refusals import CUT
+from mintlify_async.contrib.relay.refusals import CUT_TEXT
 from mintlify_async.testing import LocalService
 from tests.support.redis_server import RedisServer
 from tests.support.relay_browser import RELEASES
@@ -151,7 +151,7 @@ async def test_kills(release: str, redis_server: RedisServer):
             await asyncio.sleep(dice.uniform(0, LASTS / 2000))
             await one.kill()
             shown = await telling
-            assert (shown["status"], shown["error"]) == ("error", CUT)
+            assert (shown["status"], shown["error"]) == ("error", CUT_TEXT)
             if len(shown["messages"]) > 1:
                 text = text_of(answer_of(shown, chat))
                 assert len(text) < len("".join(WORDS))

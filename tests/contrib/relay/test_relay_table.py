@@ -525,7 +525,7 @@ async def test_a_worker_dies(redis_client):
     """Readers on other workers get the part, an error and the end; the next question is asked."""
     store = RedisStreamStore(redis_client, timeout=20)
     async with desk(streams=store) as here:
-        from mintlify_async.contrib.relay.running_answers import chat_key
+        from mintlify_async.contrib.relay.answer_places import chat_key
 
         key = chat_key("ada", "chat-1")
         await store.begin(key, "dead")

@@ -1,7 +1,8 @@
-"""The running answers of one relay. It limits their number, finds them, and ends them together.
+"""The places of one relay: how many answers may run in all, for a user and for an IP address.
 
-An answer belongs to a user and a chat. Other users do not find it. With a shared store, every worker finds
-it: the worker that reads the answer copies its log there, and gets Stop and readers from there.
+It starts, finds and ends the answers. An answer belongs to a user and a chat. Other users do not find it.
+With a shared store, every worker finds it: the worker that reads the answer copies its log there, and gets
+Stop and readers from there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mintlify_async import StateError
 from ..stream_store import MemoryStreamStore, SharedAnswer
 from .answer_logs import TICK, Log, SharedLog
 from .chats import Chat
-from .refusals import BUSY, RESTARTING, TOO_MANY, RelayRefusal, retry_after
+from .refusals import BUSY_TEXT, RESTARTING_TEXT, TOO_MANY_TEXT, RelayRefusal, retry_after
 from .running_answer import MAKE_WAY, AnswerHooks, Asker, RelayedAnswer, RunningAnswer
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class RunningAnswers:
     def check_open(self) -> None:
         """Raise RelayRefusal when the app shuts down."""
         if self._draining:
-            raise RelayRefusal(503, RESTARTING, retry_after(1))  # by then another process answers
+            raise RelayRefusal(503, RESTARTING_TEXT, retry_after(1))  # by then another process answers
 
     @asynccontextmanager
     async def ask(self, asker: Asker, chat: Chat) -> AsyncGenerator[Log]:
@@ -165,7 +166,7 @@ class RunningAnswers:
             except StateError as error:
                 log.warning("an answer on another worker cannot be stopped: %s", error)
                 if not answers:
-                    raise RelayRefusal(503, BUSY) from None
+                    raise RelayRefusal(503, BUSY_TEXT) from None
 
     async def drain(self, seconds: float) -> None:
         """Refuse new questions; after *seconds*, cut the answers that still run."""
@@ -189,10 +190,10 @@ class RunningAnswers:
 
     def _places(self, asker: Asker) -> list[tuple[Callable[[Asker], bool], int, RelayRefusal]]:
         """Return who shares places with *asker*, how many there are, and the refusal when all are taken."""
-        too_many = RelayRefusal(429, TOO_MANY, retry_after(1))
+        too_many = RelayRefusal(429, TOO_MANY_TEXT, retry_after(1))
         per_address = max(self._per_user, self._most // ADDRESS_SHARE)
         return [
-            (lambda one: True, self._most, RelayRefusal(503, BUSY, retry_after(1))),
+            (lambda one: True, self._most, RelayRefusal(503, BUSY_TEXT, retry_after(1))),
             (lambda one: one.user == asker.user, self._per_user, too_many),
             (lambda one: one.address == asker.address != "", per_address, too_many),
         ]
