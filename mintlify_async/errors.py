@@ -31,6 +31,9 @@
 Everything that an error carries is an attribute. Attributes survive ``pickle`` and
 ``copy`` and never hold a key. An exception of another library that caused the error
 is kept as a :class:`CauseSummary`, because the original may show the key.
+
+The texts of status errors are made in ``protocol/responses.py``, those of
+``QuotaExceededError`` in ``quota/``, mostly in ``gate.py``.
 """
 
 from __future__ import annotations
@@ -375,6 +378,11 @@ def status_error_class(status: int) -> type[APIStatusError]:
     if 500 <= status <= 599:
         return ServerError
     return _BY_STATUS.get(status, APIStatusError)
+
+
+def thread_is_lost(error: MintlifyError) -> bool:
+    """Return whether *error*, of a question in a thread, says that the service has lost the thread."""
+    return isinstance(error, NotFoundError)
 
 
 class UnexpectedResponseError(MintlifyError):

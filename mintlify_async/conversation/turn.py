@@ -15,7 +15,7 @@ from typing import Any, Literal
 from attrs import define, evolve, field
 
 from ..assistant.assistant_api import CloseIfUnused
-from ..errors import APITimeoutError, MintlifyError, NotFoundError
+from ..errors import APITimeoutError, MintlifyError, thread_is_lost
 from ..messages import Message
 from ..model.thread import Thread
 from ..protocol.calls import Call, new_message_id
@@ -102,7 +102,7 @@ class ConversationTurn:
     def refused(self, call: Call, error: MintlifyError) -> Call | None:
         """Return the question to send once more, without the thread that the service has lost."""
         thread = call.thread
-        if not isinstance(error, NotFoundError) or thread is None or thread.key is None:
+        if not thread_is_lost(error) or thread is None or thread.key is None:
             return None
         _log.warning("the service has lost a conversation's thread: the question is asked in a new one")
         self._history = evolve(self._history, thread=None)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import evolve, frozen
 
-from mintlify_async import MintlifyError, NotFoundError, StateError, StreamInterruptedError
+from mintlify_async import MintlifyError, StateError, StreamInterruptedError
 from mintlify_async.assistant.reply import sent_key
+from mintlify_async.errors import thread_is_lost
 from mintlify_async.events import ErrorEvent, Finish
 from mintlify_async.runtime.limits import TimeLimit
 
@@ -244,8 +245,8 @@ class RunningAnswer:
         try:
             try:
                 reply = await self._chat.ask(thread).__aenter__()
-            except NotFoundError:
-                if thread is None:
+            except MintlifyError as error:
+                if thread is None or not thread_is_lost(error):
                     raise
                 log.info("the service has lost a thread: the question is asked again without it")
                 reply = await self._chat.ask(None).__aenter__()
