@@ -28,8 +28,8 @@ status. ``unknown``: it was sent, and then the connection was lost, a limit pass
 or unreadable.
 """
 
-
-_GET_RETRIED = frozenset((408, 425))
+TRY_AGAIN_STATUSES = frozenset((408, 425))
+"""Statuses below 500 after which a GET is sent again."""
 
 
 @frozen(kw_only=True)
@@ -102,7 +102,7 @@ class RetryPolicy:
         if outcome in ("not_sent", "refused"):
             return True
         if operation == "get_job":
-            return status in _GET_RETRIED if outcome == "answered" else status != 501
+            return status in TRY_AGAIN_STATUSES if outcome == "answered" else status != 501
         return operation == "ask" and outcome == "unknown" and self.resend_questions
 
 

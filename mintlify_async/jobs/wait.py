@@ -21,6 +21,7 @@ from ..errors import (
     NotFoundError,
     UnexpectedResponseError,
 )
+from ..http.retry import TRY_AGAIN_STATUSES
 from ..model.job_record import Job
 from ..model.number_checks import check_seconds
 from .poll_scheduler import PollScheduler
@@ -30,7 +31,7 @@ from .stale_guard import JobState, Look
 DEFAULT_TIMEOUT: Final = 1800.0
 """Longest wait, in seconds. Most jobs take 1 to 5 minutes; a wait without a limit can hang a worker."""
 
-TOLERATED_STATUSES: Final = frozenset((408, 425, 429))
+TOLERATED_STATUSES: Final = TRY_AGAIN_STATUSES | {429}
 """Statuses below 500 that do not end a wait at once, but count as an outage like 5xx."""
 
 
