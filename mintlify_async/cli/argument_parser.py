@@ -75,7 +75,7 @@ ask  ask the assistant and stream its answer
   --code FILE  code that the question is about; - reads standard input
   --json  one event per line, as the service sent it
   --timeout SECONDS  limit for the complete answer (default: none)
-  +record
+  +recording
   +site
 chat  talk with the assistant; Ctrl-C stops an answer, Ctrl-D ends it
   name?  keep the conversation under this name, or continue it
@@ -124,11 +124,11 @@ doctor  check settings and network; nothing is created
   --verify  find out which assumptions hold; says the cost first
   --job  with --verify: also create a job, and wait for it
   --yes  with --verify: agree to the cost
-  +record
+  +recording
   +service
 +service
   --base-url URL  URL of the service (default: MINTLIFY_BASE_URL)
-+record
++recording
   --record FILE  record what is sent and received, without text and keys
   --keep-text  leave only the keys out of the recording
 +site
@@ -151,7 +151,7 @@ doctor  check settings and network; nothing is created
 +job
   --json  JSON records, one per line
   --project ID  project of the job (default: MINTLIFY_PROJECT_ID)
-  +record
+  +recording
   +service
 """
 """The commands with their arguments, and after them the groups of arguments that several commands have.

@@ -9,7 +9,7 @@ from mintlify_async.testing import AnswerStyle, JobLife, LocalService
 
 from .ask import stream
 from .exit_status import DONE
-from .job import line
+from .job import record_line
 from .terminal import Terminal
 
 PAUSE_SECONDS = 0.015
@@ -84,7 +84,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
 async def _watch(job: mintlify.JobHandle, terminal: Terminal) -> None:
     with terminal.progress(f"job {job.ref.id}"):
         async for record in job.watch():
-            terminal.write("    " + line(record))
+            terminal.write("    " + record_line(record))
 
 
 async def _answer(reply: mintlify.Reply, terminal: Terminal) -> None:

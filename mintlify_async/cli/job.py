@@ -66,7 +66,7 @@ async def _wait(handle: mintlify.JobHandle, options: argparse.Namespace, termina
                 if watch:
                     _show(job, options, terminal)
                 elif not job.done and not options.json:
-                    terminal.note(line(job))
+                    terminal.note(record_line(job))
     except asyncio.CancelledError:  # Ctrl-C or SIGTERM, because every other error names the job
         terminal.note(f"the job keeps running; wait for it with: mintlify-async job wait {handle.ref}")
         raise
@@ -85,10 +85,10 @@ def _show(job: mintlify.Job, options: argparse.Namespace, terminal: Terminal) ->
     if options.json:
         terminal.record(job.to_wire())
     else:
-        terminal.write(line(job))
+        terminal.write(record_line(job))
 
 
-def line(job: mintlify.Job) -> str:
+def record_line(job: mintlify.Job) -> str:
     """Return a record as one line. The service's texts cannot break the line."""
     text = f"{one_word(job.id)}  {one_word(job.status)}"
     if job.pr_link:

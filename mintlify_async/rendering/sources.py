@@ -85,7 +85,7 @@ def sources_of(message: Message, *, site: str | None = None) -> list[AnswerSourc
     for source in sources:
         if source.url and _is_whole(source.url):
             page = source.url.partition("#")[0]
-            address_of_path.setdefault(_path(page), page)
+            address_of_path.setdefault(_comparable_path(page), page)
     pages: dict[object, _Page] = {}
     for source in sources:
         if source.url is None:
@@ -95,7 +95,7 @@ def sources_of(message: Message, *, site: str | None = None) -> list[AnswerSourc
         page, _, anchor = source.url.partition("#")
         address = whole_address(page, site)
         if address == page and not _is_whole(page):
-            address = address_of_path.get(_path(page), page)
+            address = address_of_path.get(_comparable_path(page), page)
         pages.setdefault(_key(address), _Page(source, address)).add(source, anchor)
     return [page.source() for page in pages.values()]
 
@@ -131,8 +131,8 @@ def _is_whole(url: str) -> bool:
     return re.match(_SCHEME, url) is not None
 
 
-def _path(page: str) -> str:
-    """Return the path of a URL, or of a path, for comparison."""
+def _comparable_path(page: str) -> str:
+    """Return the path and the query of a URL, or of a path, as they are compared."""
     _, scheme_mark, host_and_path = page.partition("://")
     path = host_and_path.partition("/")[2] if scheme_mark else page
     return path.strip("/")
@@ -142,7 +142,7 @@ def _key(address: str) -> str:
     """Return the common key of all URLs of one page."""
     _, scheme_mark, host_and_path = address.partition("://")
     host = host_and_path.partition("/")[0].lower() if scheme_mark else ""
-    return f"{host}/{_path(address)}"
+    return f"{host}/{_comparable_path(address)}"
 
 
 def _all_sources(message: Message) -> Iterator[AnswerSource]:
