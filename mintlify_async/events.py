@@ -389,7 +389,7 @@ class ResetStep(Event):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class SteeringMessage(Event):
-    """A message that the user sent while the answer was streaming. Version 7."""
+    """A message that the user sent while the answer was streaming. Its *parts* are not decoded. Version 7."""
 
     type: ClassVar[str] = "steering-message"
     id: str
