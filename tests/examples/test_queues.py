@@ -92,7 +92,7 @@ def recipe(
         "MINTLIFY_ASSISTANT_API_KEY": service.assistant_key,
         "MINTLIFY_DOMAIN": service.domain,
         "HEARTBEAT": "2",
-        "IDLE_TIMEOUT": "2",
+        "IDLE_TIMEOUT": "10",  # a worker that is late for longer than this counts as dead
         "PAUSE": "2",
         "LOST_AFTER": "6",
         "AGAIN": "* * * * * */3",
