@@ -1,7 +1,4 @@
-"""Optional parts: a web relay, Redis stores and tracing, which need an extra, and a ledger in git.
-
-The core imports none.
-"""
+"""Optional parts, each with an extra: a web relay, Redis stores and tracing. The core imports none."""
 
 from __future__ import annotations
 
