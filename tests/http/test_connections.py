@@ -134,7 +134,7 @@ async def test_an_upload_to_a_server_that_never_reads_leaves_nothing_in_the_kern
     )
     with listener:
         async with session:
-            timeout = 0.3 if how == "limit" else None
+            timeout = 2.0 if how == "limit" else None
             task = asyncio.ensure_future(session.create_job("x" * size, timeout=timeout))
             if how != "limit":
                 while not unsent_bytes(port):

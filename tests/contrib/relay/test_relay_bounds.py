@@ -164,7 +164,7 @@ async def test_a_page_that_does_not_read_holds_the_answer_back():
             await response.content.readuntil(b"Hello ")
             (answer,) = here.relay._answers._running
             await until(lambda: answer.log.size - answer.log._furthest > answer_logs.LEAD_BYTES)
-            assert answer.log.size < 6_000_000
+            assert answer.log.size < 7_000_000  # of 7.5 million; two sockets hold up to six
             assert (await response.read()).endswith(b"data: [DONE]\n\n")
         await until(lambda: not here.relay.streaming)
 
