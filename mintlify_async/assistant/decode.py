@@ -14,7 +14,10 @@ from ..events import EVENT_TYPES, Data, ReasoningDelta, StreamEvent, TextDelta, 
 from ..model.json_text import DecodeProblem, decode_json, mask_keys, mask_text, scan_text
 from ..model.wire_value import read_value
 
-__all__ = ["build_event", "is_done", "parse_event", "parse_json", "plain_delta"]
+__all__ = ["DONE", "build_event", "parse_event", "parse_json", "plain_delta"]
+
+DONE: Final = "[DONE]"
+"""The data that ends an answer and is no event."""
 
 _EXCERPT: Final = 2000
 """Characters of an event's data that an error keeps."""
@@ -43,11 +46,6 @@ def plain_delta(data: str) -> _Delta | None:
     except ValueError:
         return None
     return cls(id=id, delta=delta) if rest[end:] == "}" else None
-
-
-def is_done(data: str) -> bool:
-    """Return whether *data* is ``[DONE]``, which is no event and ends an answer."""
-    return data == "[DONE]"
 
 
 def undecodable(problem: str, data: str) -> StreamDecodeError:

@@ -36,7 +36,7 @@ from ..events import AbortEvent, ErrorEvent, Finish, StreamEvent, TextDelta
 from ..messages import Message
 from ..model.json_text import DecodeProblem, decode_json, mask_text
 from ..model.thread import Thread
-from .decode import build_event, is_done, parse_json, plain_delta
+from .decode import DONE, build_event, parse_json, plain_delta
 from .message_builder import GrowingText, MessageBuilder
 from .sse import MAX_EVENT_BYTES, SSEDecoder
 
@@ -212,8 +212,8 @@ class MessageStream:
             event: StreamEvent | None = plain_delta(data)
             if isinstance(event, TextDelta):
                 self._builder.add_delta(event)  # most events
-            elif event is None and is_done(data):
-                self._ends["[DONE]"] = None
+            elif event is None and data == DONE:
+                self._ends[DONE] = None
                 return None
             else:
                 event = event or self._decode(data)
@@ -321,7 +321,7 @@ class MessageStream:
     @property
     def done_seen(self) -> bool:
         """Whether ``[DONE]`` was received."""
-        return "[DONE]" in self._ends
+        return DONE in self._ends
 
     @property
     def aborted(self) -> bool:
@@ -361,7 +361,7 @@ class MessageStream:
 
 def _is_complete(last: str) -> bool:
     """Return whether the last event, which no blank line ended, is complete."""
-    if is_done(last):
+    if last == DONE:
         return True
     try:
         return isinstance(decode_json(last), dict)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from attrs import define
 
-from ..assistant.decode import is_done
+from ..assistant.decode import DONE
 
 __all__ = ["BodyRedactor", "hide", "redact_header", "redact_path", "redact_text", "secrets_in"]
 
@@ -177,7 +177,7 @@ class BodyRedactor:
         opening = _SSE_FIELD.match(line) or _V4_LINE.match(line)
         start = opening.end() if opening else 0
         head, rest = line[:start], line[start:]
-        if is_done(rest):
+        if rest == DONE:
             return line
         if opening and (opening[0].startswith("data") or _V4_LINE.match(line)):
             return head + json.feed(rest)
