@@ -29,7 +29,7 @@ with suppress(ImportError):  # not on every system
 WHOLE = os.environ.get("SWEEPS") == "whole"
 ROUNDS = 100 if WHOLE else 1
 pytestmark = [pytest.mark.sweep] if WHOLE else []
-LIMIT = 0.2
+LIMIT = 0.2  # seconds; longer on a computer that is too busy for it
 JOB = json.dumps({"id": "job_1", "status": "active"}).encode()
 STREAM = b"".join(
     b"data: " + json.dumps(event).encode() + b"\n\n"
@@ -48,11 +48,11 @@ ANSWERS = {
 
 
 class Service:
-    """A service, and its proxy, in a thread: it answers as soon as the client's loop is blocked."""
+    """A service, and its proxy, in a thread: it answers one request once the client's loop is blocked."""
 
     def __init__(self, way: str, operation: str) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.received, self.blocked = threading.Event(), threading.Event()
+        self.received, self.blocked, self.answered = (threading.Event() for _ in range(3))
         self._operation, self._tls, self._proxy = operation, way != "plain", way == "proxy"
         authority = trustme.CA()
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -71,10 +71,10 @@ class Service:
         )
 
     def serve(self) -> None:
-        """Answer one request on each connection, until the listener is closed."""
+        """Answer one request, unless the client leaves before."""
         with suppress(OSError):
-            while True:
-                connection, _ = self.listener.accept()
+            connection, _ = self.listener.accept()
+            with connection:
                 self._answer(connection)
 
     def _answer(self, connection: socket.socket) -> None:
@@ -94,19 +94,23 @@ class Service:
                 len(body),
             )
             connection.sendall(head + body)
-            self.received.clear()
-            self.blocked.clear()
+            self.answered.set()
 
     def _read(self, connection: socket.socket) -> None:
         data = b""
         while b"\r\n\r\n" not in data:
-            data += connection.recv(65536)
+            data += self._received_bytes(connection)
         head, _, body = data.partition(b"\r\n\r\n")
         length = next(
             (int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")), 0
         )
         while len(body) < length:
-            body += connection.recv(65536)
+            body += self._received_bytes(connection)
+
+    def _received_bytes(self, connection: socket.socket) -> bytes:
+        if data := connection.recv(65536):
+            return data
+        raise ConnectionAbortedError("the client has left")
 
 
 @contextmanager
@@ -122,10 +126,10 @@ def serving(way: str, operation: str) -> Generator[Service]:
         thread.join()
 
 
-async def one_call(service: Service, operation: str) -> bool:
+async def one_call(service: Service, operation: str, limit: float) -> bool:
     """Make a call, and block the loop past its limit as soon as the request has left.
 
-    Return False if that took too long on a busy machine: then the limit may be right.
+    Return False if that took too long on a busy computer: then the call may rightly reach its limit.
     """
     start = time.monotonic()
     customer = Customer()
@@ -134,7 +138,7 @@ async def one_call(service: Service, operation: str) -> bool:
         domain="d",
         admin_key=customer.admin_key,
         assistant_key=customer.assistant_key,
-        timeouts=Timeouts(request=LIMIT, first_event=LIMIT),
+        timeouts=Timeouts(request=limit, first_event=limit),
         retry=None,
         **service.settings(),
     ) as session:
@@ -142,12 +146,15 @@ async def one_call(service: Service, operation: str) -> bool:
         task = asyncio.ensure_future(call)
         while not service.received.is_set() and not task.done():
             await asyncio.sleep(0)
-        in_time = time.monotonic() - start < LIMIT / 2
         service.blocked.set()
-        time.sleep(LIMIT + 0.02)  # noqa: ASYNC251 - the point of the test
-        with suppress(BaseException if not in_time else ()):
-            await task
-        return in_time
+        if time.monotonic() - start > limit / 2:
+            task.cancel()
+            await asyncio.wait([task])
+            return False
+        time.sleep(limit + 0.02)  # noqa: ASYNC251 - the point of the test
+        service.answered.wait(10)
+        await task
+        return True
 
 
 @pytest.mark.parametrize("operation", ["job", "ask"])
@@ -159,12 +166,17 @@ def test_an_answer_that_lies_in_the_socket_wins(loop: str, way: str, operation: 
     if loop == "uvloop":
         factory = pytest.importorskip("uvloop").new_event_loop
     failures: list[BaseException] = []
-    counted = 0
-    with serving(way, operation) as service, asyncio.Runner(loop_factory=factory) as runner:
+    counted, limit = 0, LIMIT
+    with asyncio.Runner(loop_factory=factory) as runner:
         while counted < ROUNDS:
             try:
-                counted += runner.run(one_call(service, operation))
+                with serving(way, operation) as service:
+                    in_time = runner.run(one_call(service, operation, limit))
             except Exception as error:
-                counted += 1
+                in_time = True
                 failures.append(error)
+            if in_time:
+                counted += 1
+            else:
+                limit *= 2
     assert failures == []
