@@ -131,8 +131,8 @@ def speed_table(results: dict[str, Any]) -> str:
     others = ", ".join(f"{name} {versions[name]}" for name in ("aiohttp", "httpx", "openai"))
     control = rows["burst"]["ratios"]["control"][0]
     lines += ["", f"Measured {days} with Python {machine['python']}, {others}, on two shared cores."]
-    lines += ["The control of the first row measures this package against itself."]
-    return "\n".join([*lines, f"It is {control:.2f}. 1 is ideal.", ""])
+    lines += ["As a control, the benchmark of the first row also compares this package with itself."]
+    return "\n".join([*lines, f"The ideal result is 1; it was {control:.2f}.", ""])
 
 
 def speed_picture(results: dict[str, Any]) -> str:

@@ -96,3 +96,5 @@ class PageStream(Response):
                     more = frames is not None
                     await send({"type": "http.response.body", "body": frames or b"", "more_body": more})
                 started, pause = True, SILENCE
+            if log.refusal is not None:
+                log.refusal.report()  # it came after the first comment, so the page has it as an event

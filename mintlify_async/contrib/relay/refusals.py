@@ -59,9 +59,13 @@ class RelayRefusal(HTTPException):
 
     def response(self, method: str = "POST") -> Response:
         """Return the refusal as plain text, which ``useChat`` shows unchanged. The log gets a line."""
-        log.warning("a page's %s is refused with %d: %s", method, self.status_code, self.detail)
+        self.report(method)
         headers = {"cache-control": "no-store", "x-content-type-options": "nosniff", **(self.headers or {})}
         return PlainTextResponse(self.detail, self.status_code, headers)
+
+    def report(self, method: str = "POST") -> None:
+        """Write the refusal to the log."""
+        log.warning("a page's %s is refused with %d: %s", method, self.status_code, self.detail)
 
 
 # By the service's status, or by the class of the error.

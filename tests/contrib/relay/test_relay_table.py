@@ -443,8 +443,8 @@ async def test_the_shutdown_waits_for_what_ends_in_time(setup, redis):
 
 @pytest.mark.parametrize("setup", ["nowhere", "nowhere+store", "memory", "memory+store"])
 @pytest.mark.parametrize("end", ["refusal", "answer"])
-async def test_a_silent_service(setup, redis, end):
-    """A comment after 5 s, then one each 15 s; a refusal that comes later is an error event."""
+async def test_a_silent_service(setup, redis, end, caplog):
+    """A comment after 5 s, then one each 15 s; a later refusal is an error event and a line in the log."""
     with virtual_time():
         async with table(setup, redis) as here:
             if end == "answer":
@@ -456,6 +456,8 @@ async def test_a_silent_service(setup, redis, end):
             assert body.startswith(b": keep-alive\n\n: keep-alive\n\n: keep-alive\n\ndata")
             last = events(body)[-1]
             assert last["type"] == ("finish" if end == "answer" else "error")
+            refused = [record for record in caplog.records if "is refused with 429" in record.getMessage()]
+            assert len(refused) == (end == "refusal")
 
 
 @stored
