@@ -265,7 +265,7 @@ class MintlifySession:
                 except BaseException:
                     log.warning("on_created failed; the job was created and keeps running: %s", handle.ref)
                     raise
-            waiting = handle_over(handle, agent.owned_by(self))
+            waiting = handle_over(handle, evolve(agent, owner=self))
             return await wait_for_own(waiting, timeout, check=check)
 
     @helpful
@@ -552,7 +552,7 @@ class MintlifySession:
         """Return the object that all handles call. It keeps the session alive, but not the reverse."""
         agent = self._agent_of_handles() if self._agent_of_handles is not None else None
         if agent is None:
-            agent = self._agent.owned_by(self)
+            agent = evolve(self._agent, owner=self)
             self._agent_of_handles = weakref.ref(agent)
         return agent
 

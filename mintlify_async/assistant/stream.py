@@ -40,8 +40,6 @@ from .decode import DONE, build_event, parse_json, plain_delta
 from .message_builder import GrowingText, MessageBuilder
 from .sse import MAX_EVENT_BYTES, SSEDecoder
 
-__all__ = ["MAX_REPLY_BYTES", "MessageStream"]
-
 MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
 """Largest answer that is read, in bytes."""
 
@@ -131,7 +129,7 @@ class MessageStream:
         self._builder = MessageBuilder(message)
         self._finder = _ThreadFinder(thread)
         self._site = site
-        self._decoder = SSEDecoder()
+        self._sse_decoder = SSEDecoder()
         self._queue: deque[str] = deque()  # the data of events
         self._head = b""
         self._size = 0  # of the body, in bytes
@@ -161,12 +159,12 @@ class MessageStream:
         """Add the next bytes of the body. Bytes after its end, or over the limit, are ignored."""
         if self._eof or self.ended:
             return
-        if not self._decoder.data_seen:
+        if not self._sse_decoder.data_seen:
             self._head += data[: _HEAD_BYTES - len(self._head)]  # in case it is not an event stream
         self._size += len(data)
         if (excess := self._size - MAX_REPLY_BYTES) > 0:
             data = data[:-excess]
-        self._queue.extend(self._decoder.feed(data))
+        self._queue.extend(self._sse_decoder.feed(data))
 
     def feed_eof(self, cause: Exception | None = None) -> None:
         """End the body; *cause* is what cut it, or None if it ended properly."""
@@ -174,7 +172,7 @@ class MessageStream:
             return
         self._eof = True
         self._cause = cause
-        last = self._decoder.close()
+        last = self._sse_decoder.close()
         if last is not None and _is_complete(last):  # no blank line ended it
             self._queue.append(last)
 
@@ -244,7 +242,7 @@ class MessageStream:
             words = printable(error.error_text) or "it did not say why"
             self._fail(AssistantError(f"the assistant failed: {words}", error_text=error.error_text))
         problem: MintlifyError | None = None
-        if self._decoder.too_large:
+        if self._sse_decoder.too_large:
             problem = StreamDecodeError(f"an event is larger than {MAX_EVENT_BYTES} bytes")
         elif self._size > MAX_REPLY_BYTES:
             problem = StreamDecodeError(f"the answer is larger than {MAX_REPLY_BYTES} bytes")
@@ -297,7 +295,7 @@ class MessageStream:
 
     def _foreign_body(self) -> UnexpectedResponseError | None:
         """Return the error for a body that is not an event stream, or None if it is one."""
-        if self._decoder.data_seen or self._decoder.foreign is None:
+        if self._sse_decoder.data_seen or self._sse_decoder.foreign is None:
             return None
         head = self._head.decode("utf-8", "replace").lstrip("\ufeff")
         excerpt = self._finder.mask(head)[:_EXCERPT]

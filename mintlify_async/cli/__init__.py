@@ -18,8 +18,6 @@ from mintlify_async.version import __version__
 from .argument_parser import make_parser
 from .exit_status import CLOSED_PIPE, DONE, INTERRUPTED, USAGE
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status.

@@ -50,11 +50,6 @@ class Findings:
         self.marks[mark] += 1
         self.terminal.write(f"{mark:8} {text}")
 
-    @property
-    def problems(self) -> int:
-        """The number of checks that found something missing or wrong."""
-        return self.marks["missing"] + self.marks["wrong"]
-
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Run all checks that need no job or question. For a problem, the exit status is 1."""
@@ -74,8 +69,9 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     await _service(options, findings, with_key=right.issuperset(FOR_JOBS))
     if right.issuperset(FOR_QUESTIONS):
         findings.show("-", "not checked: assistant key and domain, since a question costs credits (--verify)")
-    if findings.problems:
-        terminal.write(f"{findings.marks['missing']} missing, {findings.marks['wrong']} wrong")
+    missing, wrong = findings.marks["missing"], findings.marks["wrong"]
+    if missing or wrong:
+        terminal.write(f"{missing} missing, {wrong} wrong")
         return TROUBLE
     terminal.write("everything that was checked is right")
     return DONE

@@ -13,7 +13,7 @@ import mintlify_async as mintlify
 
 from .error_advice import SettingsError, UsageError
 
-SHARED_KEY = "MINTLIFY_API_KEY"
+SHARED_VARIABLE = "MINTLIFY_API_KEY"
 """Stands for either key, where the key's own variable is unset."""
 
 
@@ -43,7 +43,7 @@ class Setting:
     def value(self, options: argparse.Namespace | None = None) -> str:
         """Return the flag's value, or else the variable's, or an empty text if none is set."""
         value = getattr(options, self.argument.removesuffix("_id"), None) if self.flag else None
-        shared = os.environ.get(SHARED_KEY, "") if self.is_key else ""
+        shared = os.environ.get(SHARED_VARIABLE, "") if self.is_key else ""
         return value or os.environ.get(self.variable, "") or shared
 
 

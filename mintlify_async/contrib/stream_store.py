@@ -10,12 +10,8 @@ from typing import Any
 
 from attrs import field, frozen
 
-from mintlify_async.model.number_checks import check_seconds
+from mintlify_async.model.number_checks import LARGEST, is_number
 from mintlify_async.runtime.closing import NothingToClose
-
-
-def _seconds(instance: object, attribute: object, value: float) -> None:
-    check_seconds(value, getattr(attribute, "name", ""), zero=True)
 
 
 @frozen(kw_only=True)
@@ -30,8 +26,8 @@ class MemoryStreamStore(NothingToClose):
         ConfigurationError: An argument is below 0 or no finite number.
     """
 
-    grace: float = field(default=60.0, validator=_seconds)
-    keep: float = field(default=60.0, validator=_seconds)
+    grace: float = field(default=60.0, validator=is_number(0, most=LARGEST))
+    keep: float = field(default=60.0, validator=is_number(0, most=LARGEST))
 
 
 @frozen

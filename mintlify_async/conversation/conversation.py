@@ -210,7 +210,7 @@ class Conversation:
         """
         transcript, queue = self._transcript, self._transcript.settings.queue
         async with transcript.lock.hold(queue=queue):
-            await transcript.check_store(refresh=queue)
+            await transcript.catch_up(refresh=queue)
             remaining_contents = transcript.contents.without_last_turn()
             if remaining_contents is None and not transcript.contents.complete:
                 await transcript.read()
@@ -326,7 +326,7 @@ class Conversation:
         transcript = self._transcript
         transcript.require_store()
         async with transcript.lock.hold(queue=transcript.settings.queue):
-            await transcript.check_store()
+            await transcript.catch_up()
             await transcript.save(transcript.contents.next_version(self.thread))
 
     async def delete(self) -> bool:

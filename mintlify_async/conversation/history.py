@@ -17,8 +17,6 @@ from ..model.thread import Thread
 from ..model.wire_value import EMPTY
 from ..storage.store import new_version
 
-__all__ = ["Contents", "TurnQuestion", "messages_to_send"]
-
 SENT_PARTS: Final = frozenset({"text", "file", "source-url"})
 """The types of parts of earlier messages that are sent again. All are documented by the service."""
 

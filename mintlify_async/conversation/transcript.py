@@ -112,15 +112,11 @@ class Transcript:
             raise StateError("this conversation has no store: pass store= to session.conversation(...)")
         return self.settings.store
 
-    @property
-    def _name(self) -> str:
-        return f"conversation {printable(self.id, 80)!r} in {self.settings.store!r}"
-
     def continue_with(self, contents: Contents) -> None:
         """Continue *contents*; the store is not read first."""
         self.contents, self._is_read = evolve(contents, version=None), True
 
-    async def check_store(self, *, refresh: bool = False, replacing: str | None = None) -> None:
+    async def catch_up(self, *, refresh: bool = False, replacing: str | None = None) -> None:
         """Read the store the first time. Later, check that no other writer has changed the conversation.
 
         Args:
@@ -148,6 +144,7 @@ class Transcript:
     async def read(self, count: int | None = None) -> None:
         """Take over the contents of the store with its *count* newest turns. None takes all."""
         store, keys, turn_keys = self.require_store(), self._keys, list[str]()
+        name = f"conversation {printable(self.id, 80)!r} in {store!r}"
         while True:
             records = (await store.read([keys.head, *turn_keys])).records
             head = records.get(keys.head)
@@ -156,13 +153,13 @@ class Transcript:
                 contents = self.contents if never_saved else Contents(system=self.settings.system)
                 self._take_over(evolve(contents, complete=True))
                 return
-            contents = read_head(head, self._name)
+            contents = read_head(head, name)
             start = 0 if count is None else max(0, contents.end - count)
             needed_keys = [keys.turn(number) for number in range(start, contents.end)]
             if needed_keys == turn_keys:
                 break
             turn_keys = needed_keys  # read with the head, so that both are of one moment
-        turns = await compute(partial(read_turn, records.get(key), self._name) for key in turn_keys)
+        turns = await compute(partial(read_turn, records.get(key), name) for key in turn_keys)
         gap_end = max((place for place, turn in enumerate(turns, 1) if not turn), default=0)
         system = self.settings.system
         if system is None or (contents.system is not None and contents.system.text == system.text):

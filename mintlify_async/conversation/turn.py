@@ -85,7 +85,7 @@ class ConversationTurn:
         self._lock = lock
         try:
             # Turns that were ahead in line have run, so their version is not a conflict.
-            await transcript.check_store(refresh=queue, replacing=self._turn_question.replacing)
+            await transcript.catch_up(refresh=queue, replacing=self._turn_question.replacing)
             history, self._state = transcript.before(self._turn_question), "under way"
             if history is not self._history:
                 self._call, self._history = self._prepare(history), history

@@ -12,7 +12,7 @@ import logging
 import math
 import random
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
@@ -27,9 +27,9 @@ from ..errors import (
     printable,
 )
 from ..model.job_record import Job
-from ..protocol.api_keys import Key, KeyKind
+from ..protocol.api_keys import Key
 from ..protocol.assumptions import Assumptions
-from ..protocol.calls import Call
+from ..protocol.calls import Call, KeyKind
 from ..protocol.responses import (
     WholeResponse,
     lower_headers,
@@ -50,17 +50,14 @@ from .sending import Sending
 from .transport import Transport
 
 if TYPE_CHECKING:
-    from ..quota.gate import QuotaRemaining, QuotaScope
+    from ..quota.gate import CountedOperation, QuotaRemaining, QuotaScope
     from ..quota.quota import Lease, Quota
-
-__all__ = ["Dispatcher"]
 
 log = logging.getLogger("mintlify_async")
 
 _NO_ANSWER: Final = "%s: no answer yet, %.0f s after attempt %d began"
 _NOT_READY: Final = "%s: still waiting for its key or for a slot of the quota"
 
-QuotaOperation = Literal["create_job", "send_message", "ask"]
 SHORTEST_SECRET: Final = 8
 """A shorter key is a test's, and may be part of other words."""
 LAST_ATTEMPT_SECONDS: Final = 1.0
@@ -140,18 +137,18 @@ class Dispatcher:
         known_facts = {name: fact for name, fact in facts.items() if fact is not None}
         return begin_observation(self.observer, operation, {**known_facts, "base_url": self.base_url})
 
-    async def quota_left(self, operation: QuotaOperation, place: str) -> tuple[QuotaRemaining, ...]:
+    async def quota_left(self, operation: CountedOperation, place: str) -> tuple[QuotaRemaining, ...]:
         """Return the rest of the limits that count *operation* for *place*, a domain or a project."""
         if self.quota is None:
             return ()
         return await self.quota.left(operation, await self._scope(operation, place))
 
-    async def unblock(self, operation: QuotaOperation, place: str) -> None:
+    async def unblock(self, operation: CountedOperation, place: str) -> None:
         """End the block of *operation* for *place*, a domain or a project."""
         if self.quota is not None:
             await self.quota.unblock(operation, await self._scope(operation, place))
 
-    async def _scope(self, operation: QuotaOperation, place: str) -> QuotaScope:
+    async def _scope(self, operation: CountedOperation, place: str) -> QuotaScope:
         return _scope(place, await self.keys["assistant"].reveal() if operation == "ask" else None)
 
 

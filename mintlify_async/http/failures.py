@@ -9,7 +9,7 @@ import logging
 import re
 import ssl as ssl_module
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
@@ -20,6 +20,7 @@ from ..errors import (
     CauseSummary,
     ConfigurationError,
     MintlifyError,
+    Sent,
     StateError,
     printable,
 )
@@ -41,7 +42,6 @@ FOREIGN_ERRORS = (
     EOFError,
 )
 
-Sent = Literal["no", "maybe"]
 CLOSED = "session_closed"  # why a request has no answer when the session was closed meanwhile
 
 

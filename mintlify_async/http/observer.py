@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ..model.job_record import Job
 
-__all__ = ["Observation", "Observer"]
-
 log = logging.getLogger("mintlify_async")
 
 Fact = str | int | float | bool

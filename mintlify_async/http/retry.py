@@ -18,8 +18,6 @@ from attrs import field, frozen
 from ..model.number_checks import is_number
 from ..protocol.calls import Operation
 
-__all__ = ["RetryBudget", "RetryPolicy", "retry_after_seconds"]
-
 Outcome = Literal["not_sent", "refused", "answered", "unknown"]
 """How an attempt failed.
 

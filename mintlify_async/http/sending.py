@@ -9,8 +9,6 @@ from typing import Final
 from ..errors import StateError
 from ..runtime import dates
 
-__all__ = ["Sending"]
-
 FIRST_BYTE_SECONDS: Final = 10.0
 """How long ``before_first_byte`` may take, in seconds. A SQLite store whose file is locked waits as
 long: see ``BUSY_SECONDS`` in ``storage/sqlite_file.py``."""

@@ -95,8 +95,6 @@ class RequestBody(payload.Payload):
     Once *limit* is over, it writes nothing.
     """
 
-    _default_content_type = "application/json"
-
     def __init__(self, value: bytes, sending: Sending, limit: TimeLimit | None = None) -> None:
         super().__init__(value, content_type="application/json")
         self._size = len(value)

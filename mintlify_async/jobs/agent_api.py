@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from weakref import WeakValueDictionary
 
-from attrs import define, evolve, field
+from attrs import define, field
 
 from ..errors import ConfigurationError, UnexpectedResponseError, printable
 from ..http.dispatch import Dispatcher
@@ -98,10 +98,6 @@ class AgentAPI:
     ledger: Store | None = None
     observation: Observation | None = None
     owner: object = field(default=None, repr=False)
-
-    def owned_by(self, owner: object) -> AgentAPI:
-        """Return a copy that keeps *owner* alive."""
-        return evolve(self, owner=owner)
 
     def scheduler(self) -> PollScheduler:
         """Return the running loop's scheduler for this key."""

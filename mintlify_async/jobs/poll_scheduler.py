@@ -23,7 +23,7 @@ from ..model.job_ref import Stamp
 from ..runtime import dates
 from ..runtime.limits import TimeLimit
 from .polling import LONGEST_PAUSE, PollPolicy
-from .stale_guard import JobKey, JobState, Look, Moment
+from .stale_guard import JobKey, JobState, Look, Moment, response_headers
 
 LAST_LOOK: Final = 1.0
 """How long a look may take that is under way, or due, at the deadline, in seconds."""
@@ -232,7 +232,8 @@ class PollScheduler:
             pause = error.retry_after or 0.0
         else:
             # The reset header of a success contains the end of a window. It does not ask for a pause.
-            pause = retry_after_seconds(look.headers, dates.now(), resets=False) or 0.0
+            headers = response_headers(look.job, error)
+            pause = retry_after_seconds(headers, dates.now(), resets=False) or 0.0
         name: str | JobKey = key
         if isinstance(error, RateLimitError):
             name, pause = key[0], max(pause, self.policy.initial)

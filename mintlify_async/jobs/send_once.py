@@ -35,7 +35,7 @@ RELEASE_PATIENCE: Final = 0.25
 FIRST_PAUSE: Final = 0.05
 """Seconds until a step is tried again, or another call's claim is read again; doubles each time."""
 
-LONGEST_PAUSE: Final = 1.0
+LONGEST_RETRY_PAUSE: Final = 1.0
 """Longest such pause, in seconds."""
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ async def _insist(step: Callable[[], Awaitable[object]], failure: str) -> None:
                 if loop.time() + pause > end:
                     raise
             await asyncio.sleep(pause)
-            pause = min(LONGEST_PAUSE, pause * 2)
+            pause = min(LONGEST_RETRY_PAUSE, pause * 2)
     except asyncio.CancelledError:
         log.error("%s: the session was closed", failure)
         raise
@@ -133,7 +133,7 @@ class OnceSender:
         loop = asyncio.get_running_loop()
         call: asyncio.Future[None] = loop.create_future()
         self.recordings.follow(call)
-        snapshot: Snapshot | None = EMPTY  # most keys are new, so the first write assumes it
+        snapshot: Snapshot | None = NO_RECORDS  # most keys are new, so the first write assumes it
         last_state, end, pause = ("", ""), 0.0, FIRST_PAUSE
         try:
             while True:
@@ -158,7 +158,7 @@ class OnceSender:
                     raise outcome_unknown(holder)
                 # The store's time says when a lease ends. Its clock may have been set since then.
                 await self.unless_closed(asyncio.sleep(min(pause, max(end - loop.time(), FIRST_PAUSE))))
-                pause = min(LONGEST_PAUSE, pause * 2)
+                pause = min(LONGEST_RETRY_PAUSE, pause * 2)
         finally:
             call.cancel()
 
@@ -234,4 +234,4 @@ class OnceSender:
         return await change(self.store, claim_keys(self.claim.key), rule, keep=keep, snapshot=snapshot)
 
 
-EMPTY: Final = Snapshot(records={}, now=0.0)
+NO_RECORDS: Final = Snapshot(records={}, now=0.0)

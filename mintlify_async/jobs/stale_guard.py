@@ -81,11 +81,6 @@ class Look:
     job: Job | None = None
     error: Exception | None = None
 
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of the response; none where there was no response."""
-        return response_headers(self.job, self.error)
-
 
 def response_headers(job: Job | None, error: BaseException | None) -> Mapping[str, str]:
     """Return the headers of the response with *job* or *error*; none where there was no response."""

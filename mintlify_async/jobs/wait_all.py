@@ -60,7 +60,7 @@ def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIME
     return AsCompleted(list(jobs), timeout)
 
 
-End = tuple[JobHandle, Exception | None]
+WaitEnd = tuple[JobHandle, Exception | None]
 """A handle whose wait is over, and the error that it ended with."""
 
 
@@ -73,7 +73,7 @@ class AsCompleted(Steps[JobHandle]):
         self._timeout = timeout
         self._waits: list[asyncio.Task[None]] = []
         self._left = len(handles)
-        self._ends: asyncio.Queue[End | None] = asyncio.Queue()  # None when the iterator is closed
+        self._ends: asyncio.Queue[WaitEnd | None] = asyncio.Queue()  # None when the iterator is closed
 
     async def _step(self) -> JobHandle:
         if not self._waits:
@@ -112,7 +112,7 @@ class AsCompleted(Steps[JobHandle]):
                 loop.call_soon_threadsafe(wait.cancel)
 
 
-async def _wait(handle: JobHandle, timeout: float | None, ends: asyncio.Queue[End | None]) -> None:
+async def _wait(handle: JobHandle, timeout: float | None, ends: asyncio.Queue[WaitEnd | None]) -> None:
     # It does not know the iterator, which must not stay alive for the waits.
     error: Exception | None = None
     try:

@@ -17,8 +17,6 @@ from .assumptions import Assumptions
 from .calls import KeyKind
 from .secret import Secret, hidden
 
-__all__ = ["KEY_VARIABLES", "SHARED_VARIABLE", "Key", "KeyKind", "KeySource", "kind_in_words", "shared_key"]
-
 KeySource = str | Callable[[], str | Awaitable[str]]
 
 KEY_VARIABLES = {"admin": "MINTLIFY_ADMIN_API_KEY", "assistant": "MINTLIFY_ASSISTANT_API_KEY"}

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from attrs import define
 
-__all__ = ["Assumptions"]
-
 
 @define(frozen=True, kw_only=True)
 class Assumptions:

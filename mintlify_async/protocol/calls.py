@@ -36,18 +36,6 @@ from .object_checks import check_type
 from .secret import Secret
 from .timeouts import Timeouts
 
-__all__ = [
-    "AskOptions",
-    "Call",
-    "CallDefaults",
-    "RequestOptions",
-    "TurnOptions",
-    "ask_call",
-    "create_job_call",
-    "get_job_call",
-    "send_message_call",
-]
-
 Operation = Literal["create_job", "get_job", "send_message", "ask"]
 KeyKind = Literal["admin", "assistant"]
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import TypeVar
 
 from ..errors import ConfigurationError
 
-__all__ = ["check_function", "check_type"]
 
-T = TypeVar("T")
-
-
-def check_type(value: T, kind: type, name: str) -> T:
-    """Return *value* when it is None or a *kind*, such as the Timeouts of this package.
+def check_type(value: object, kind: type, name: str) -> None:
+    """Check that *value* is None or a *kind*, such as the Timeouts of this package.
 
     Raises:
         ConfigurationError: It is something else.
@@ -21,7 +16,6 @@ def check_type(value: T, kind: type, name: str) -> T:
     if value is not None and not isinstance(value, kind):
         type_name = type(value).__name__
         raise ConfigurationError(f"{name} must be {kind.__name__}(…) or None; got {type_name}", field=name)
-    return value
 
 
 def check_function(value: object, name: str) -> None:

@@ -6,8 +6,6 @@ from attrs import field, frozen
 
 from ..model.number_checks import is_seconds, is_seconds_or_none
 
-__all__ = ["Timeouts"]
-
 
 @frozen(kw_only=True)
 class Timeouts:

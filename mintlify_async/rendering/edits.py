@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from ..errors import ConfigurationError, StateError
+from ..errors import StateError
+from ..model.number_checks import check_seconds
 from .splitting import Edit, MarkdownSplitter
 
 SHORTEST_PAUSE: Final = 0.25
@@ -86,10 +87,7 @@ class Edits:
             on_shown: Called with the number of characters of the reply's text that were shown, after each
                 step. During a step it is None, because all text that the step reads will be shown.
         """
-        if type(every) not in (int, float) or not 0 <= every < math.inf:
-            raise ConfigurationError(
-                f"every must be a number of seconds, 0 or more; got {every!r}", field="every"
-            )
+        check_seconds(every, "every", zero=True)
         self._answer = answer
         self._every = float(every)
         self._splitter = MarkdownSplitter(limit)

@@ -15,7 +15,7 @@ from unicodedata import category
 
 from attrs import frozen
 
-from ..errors import ConfigurationError
+from ..model.number_checks import check_number
 
 MIN_LIMIT: Final = 200
 """Smallest limit of a message: below it, closing and opening a code block would leave no room for text."""
@@ -157,11 +157,7 @@ class MarkdownSplitter:
     """
 
     def __init__(self, limit: int) -> None:
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < MIN_LIMIT:  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
-            raise ConfigurationError(
-                f"limit must be a whole number of at least {MIN_LIMIT} UTF-16 units; got {limit!r}",
-                field="limit",
-            )
+        check_number(limit, "limit", MIN_LIMIT, whole=True)
         self._limit = limit
         self._text: str = ""  # from the start of the current message on
         self._trailing_text: str = ""  # follows this text
@@ -302,13 +298,13 @@ class MarkdownSplitter:
                     length, counted = length + count(window[counted : previous.end()]), previous.end()
                     if previous.end() <= end and not _LIKE_FENCE.match(window, word.start()):
                         add(previous.end(), word.start(), WORD, length, next_fence, next_fence)
-                last_word = next((word for word in reversed(words) if word.start() < end), None)
+                word_at_end = next((word for word in reversed(words) if word.start() < end), None)
                 if (
                     (is_too_long or grows)
-                    and last_word is not None
-                    and last_word.end() - last_word.start() > LONG_WORD
+                    and word_at_end is not None
+                    and word_at_end.end() - word_at_end.start() > LONG_WORD
                 ):
-                    positions = range(min(end, last_word.end() - 1), last_word.start(), -1)
+                    positions = range(min(end, word_at_end.end() - 1), word_at_end.start(), -1)
                     boundaries = [*islice((at for at in positions if _is_boundary(window, at)), 2)]
                     for boundary in reversed(boundaries):
                         length = units + count(window[start:boundary])

@@ -7,8 +7,6 @@ import math
 from collections.abc import Awaitable
 from typing import TypeVar
 
-__all__ = ["cancel_requests", "finish_shielded"]
-
 T = TypeVar("T")
 CANCEL_AGAIN = 0.25  # seconds between two cancellations of a running step, because libraries swallow some
 

@@ -18,8 +18,6 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from ..errors import StateError
 
-__all__ = ["LoopLocal", "session_closed"]
-
 
 def session_closed(operation: str | None = None) -> StateError:
     """Return the error for a call on a session that is closed."""

@@ -8,8 +8,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["SECONDS", "logged_if_slow"]
-
 SECONDS: Final = 5.0
 """How long a step may take before the log has a line about it."""
 

@@ -29,15 +29,6 @@ if sys.platform == "linux":
     import termios
     from fcntl import ioctl
 
-__all__ = [
-    "EPOCH",
-    "VirtualTime",
-    "is_virtual",
-    "other_end_closes",
-    "virtual_time",
-    "virtual_time_if_possible",
-]
-
 EPOCH: Final = 1_767_225_600.0
 """2026-01-01T00:00:00Z: the date at the start of virtual time, so that dates in tests never change."""
 

@@ -30,8 +30,6 @@ from ..session import MintlifySession, record_requests
 from ..version import __version__
 from .redaction import BodyRedactor, hide, redact_header, redact_path, secrets_in
 
-__all__ = ["CONVERTER", "RECORDING_VERSION", "Exchange", "Recorder", "Tape"]
-
 RECORDING_VERSION = 1
 
 How: TypeAlias = Literal["whole", "lost", "left", "none"]

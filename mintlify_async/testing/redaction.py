@@ -15,8 +15,6 @@ from attrs import define
 
 from ..assistant.decode import DONE
 
-__all__ = ["BodyRedactor", "hide", "redact_header", "redact_path", "redact_text", "secrets_in"]
-
 _KEPT_FIELDS: Final = frozenset(
     {
         *("type", "id", "role", "state", "status", "createdAt", "archivedAt", "finishReason", "mediaType"),

@@ -237,7 +237,7 @@ from mintlify_async.conversation.transcript import ConversationSettings, Transcr
 async def main():
     store = SQLiteStore(sys.argv[1])
     chat = Transcript(ConversationSettings(fp="ada", store=store, id="c", owner="ada"))
-    await chat.check_store()
+    await chat.catch_up()
     while True:
         number = chat.contents.end
         question = [Message.user(str(number) + " " * 60_000)]

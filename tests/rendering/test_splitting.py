@@ -265,7 +265,7 @@ def test_a_long_word_is_shown_while_it_grows():
 @pytest.mark.parametrize("limit", [199, 0, -1, 1900.0, True, None, "1900"])
 def test_a_limit_is_a_whole_number(limit):
     """Too small a message has no room for a code block's two lines."""
-    with pytest.raises(ConfigurationError, match="at least 200") as caught:
+    with pytest.raises(ConfigurationError, match="200 or more") as caught:
         split_markdown("", limit)
     assert caught.value.field == "limit"
 

@@ -85,7 +85,7 @@ class ClientSlots:
         return False
 
 
-_slots: weakref.WeakKeyDictionary[object, ClientSlots] = weakref.WeakKeyDictionary()
+_connections: weakref.WeakKeyDictionary[object, ClientSlots] = weakref.WeakKeyDictionary()
 
 
 async def _on_new_connection(
@@ -172,13 +172,15 @@ class RedisScripts:
             StateError: There was no answer in time, or it was an error.
             ConfigurationError: The client's connections belong to another event loop.
         """
-        slots = _slots.get(self._client) or _slots.setdefault(self._client, ClientSlots(self._client))
-        if not slots.on_own_loop():
+        connections = _connections.get(self._client) or _connections.setdefault(
+            self._client, ClientSlots(self._client)
+        )
+        if not connections.on_own_loop():
             return await self._bounded(
-                _on_new_connection(cast("ConnectionPool", slots.pool), script, keys, args)
+                _on_new_connection(cast("ConnectionPool", connections.pool), script, keys, args)
             )
         failures = self._failures
-        async with slots.free:
+        async with connections.free:
             if self._failures != failures:
                 raise self._unusable()  # a call ahead failed meanwhile, so do not wait for another timeout
             return await self._bounded(AsyncScript(cast("Redis", self._client), script.encode())(keys, args))

@@ -20,7 +20,7 @@ from mintlify_async import StateError
 from ..stream_store import MemoryStreamStore, SharedAnswer
 from .answer_logs import TICK, Log, SharedLog
 from .chats import Chat
-from .refusals import BUSY_TEXT, RESTARTING_TEXT, TOO_MANY_TEXT, RelayRefusal, retry_after
+from .refusals import BUSY_TEXT, RESTARTING_TEXT, TOO_MANY_TEXT, RelayRefusal, retry_after_header
 from .running_answer import MAKE_WAY, AnswerHooks, Asker, RelayedAnswer, RunningAnswer
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class RunningAnswers:
     def check_open(self) -> None:
         """Raise RelayRefusal when the app shuts down."""
         if self._draining:
-            raise RelayRefusal(503, RESTARTING_TEXT, retry_after(1))  # by then another process answers
+            raise RelayRefusal(503, RESTARTING_TEXT, retry_after_header(1))  # by then another process answers
 
     @asynccontextmanager
     async def ask(self, asker: Asker, chat: Chat) -> AsyncGenerator[Log]:
@@ -89,7 +89,7 @@ class RunningAnswers:
                 unread = [one for one in answers if one.unread]
                 if not unread:
                     raise refusal
-                min(unread, key=_last_read).stop()
+                min(unread, key=lambda answer: answer.read_at).stop()
         tasks = [one.task for one in earlier]
         answer = RunningAnswer(asker, chat, earlier=tasks, shared=self._shared, hooks=self._hooks)
         self._running[answer] = None
@@ -190,10 +190,10 @@ class RunningAnswers:
 
     def _places(self, asker: Asker) -> list[tuple[Callable[[Asker], bool], int, RelayRefusal]]:
         """Return who shares places with *asker*, how many there are, and the refusal when all are taken."""
-        too_many = RelayRefusal(429, TOO_MANY_TEXT, retry_after(1))
+        too_many = RelayRefusal(429, TOO_MANY_TEXT, retry_after_header(1))
         per_address = max(self._per_user, self._most // ADDRESS_SHARE)
         return [
-            (lambda one: True, self._most, RelayRefusal(503, BUSY_TEXT, retry_after(1))),
+            (lambda one: True, self._most, RelayRefusal(503, BUSY_TEXT, retry_after_header(1))),
             (lambda one: one.user == asker.user, self._per_user, too_many),
             (lambda one: one.address == asker.address != "", per_address, too_many),
         ]
@@ -213,7 +213,7 @@ class RunningAnswers:
         _, (user, *_), (address, *_) = self._places(answer.asker)
         for same, most in ((user, UNREAD_PER_USER), (address, self._per_user)):
             unread = [one for one in self._running if one.running and one.unread and same(one.asker)]
-            for one in sorted(unread, key=_last_read)[: max(0, len(unread) - most)]:
+            for one in sorted(unread, key=lambda answer: answer.read_at)[: max(0, len(unread) - most)]:
                 one.stop()
 
     def _look(self, answer: RunningAnswer) -> None:
@@ -230,10 +230,6 @@ class RunningAnswers:
     def _forget(self, answer: RunningAnswer) -> None:
         if self._newest.get(answer.asker.chat_key) is answer:
             del self._newest[answer.asker.chat_key]
-
-
-def _last_read(answer: RunningAnswer) -> float:
-    return answer.read_at
 
 
 def chat_key(user: str, chat_id: str | None) -> str:

@@ -143,7 +143,7 @@ class StoredChat(Chat):
         self._limits = limits
         self._options = options
         self._asked: Sequence[Message] = ()
-        self._taken: Collection[str] = ()  # the ids of the messages before the answer
+        self._used_ids: Collection[str] = ()  # the ids of the messages before the answer
         self._replacing: str | None = None
 
     async def begin(self) -> None:
@@ -172,7 +172,7 @@ class StoredChat(Chat):
         sent = [message for message in (*history, *self._asked) if message.role != "system"]
         self.messages = [_sendable(message) for message in sent[-self._limits.max_messages :]]
         self._limits.check(self.messages)
-        self._taken = {message.id for message in (*history, *self._asked)}
+        self._used_ids = {message.id for message in (*history, *self._asked)}
         asked = [message.to_wire() for message in self._asked]
         self.progress = {"asked": asked, "place": len(history), "last": last and last.id}
 
@@ -194,7 +194,7 @@ class StoredChat(Chat):
         if wire["type"] == "start":
             if not self.answer_id:
                 message_id: str = wire.get("messageId") or ""
-                fits = len(message_id) <= ID_CHARACTERS and message_id not in self._taken
+                fits = len(message_id) <= ID_CHARACTERS and message_id not in self._used_ids
                 self.answer_id = (message_id if fits else "") or str(uuid.uuid4())
             wire = {**wire, "messageId": self.answer_id}
         elif not self.answer_id:

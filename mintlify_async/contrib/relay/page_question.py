@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 from mintlify_async.model.number_checks import is_number
 from mintlify_async.protocol.argument_checks import CURRENT_PATH_MAX_CHARACTERS as PATH_CHARACTERS
 
-from .refusals import BUSY_TEXT, TOO_LONG_TEXT, RelayRefusal, retry_after
+from .refusals import BUSY_TEXT, TOO_LONG_TEXT, RelayRefusal, retry_after_header
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -134,7 +134,7 @@ class BodyReader:
         pieces.clear()
         await _linger(request)
         if size <= self.most:
-            raise RelayRefusal(503, BUSY_TEXT, {**retry_after(1), "connection": "close"})
+            raise RelayRefusal(503, BUSY_TEXT, {**retry_after_header(1), "connection": "close"})
         raise _too_large()
 
 

@@ -95,10 +95,10 @@ def refusal_for(error: MintlifyError) -> RelayRefusal:
     level = logging.ERROR if status in (500, 502) else logging.WARNING
     log.log(level, "the assistant gave no answer: %s: %s", type(error).__name__, masked(str(error)))
     wait = getattr(error, "retry_after", None) if status in (429, 503) else None
-    return RelayRefusal(status, text, retry_after(wait))
+    return RelayRefusal(status, text, retry_after_header(wait))
 
 
-def retry_after(seconds: float | None) -> dict[str, str]:
+def retry_after_header(seconds: float | None) -> dict[str, str]:
     """Return the ``Retry-After`` header for *seconds*, rounded up, or no header if the time is unknown."""
     if seconds is None or not math.isfinite(seconds):
         return {}

@@ -33,7 +33,7 @@ from .answer_places import RunningAnswers, chat_key
 from .chats import Chat, PageChat, StoredChats
 from .page_question import BodyReader, PageQuestion, QuestionLimits, is_id, read_question
 from .page_stream import PageStream
-from .refusals import TOO_MANY_TEXT, RelayRefusal, refusal_for, retry_after
+from .refusals import TOO_MANY_TEXT, RelayRefusal, refusal_for, retry_after_header
 from .running_answer import Asker, EndHook, RelayedAnswer
 from .seal import ThreadSeal
 
@@ -309,7 +309,7 @@ class Relay:
         except QuotaExceededError as error:
             raise refusal_for(error) from None
         if wait is not None:
-            raise RelayRefusal(429, TOO_MANY_TEXT, retry_after(wait))
+            raise RelayRefusal(429, TOO_MANY_TEXT, retry_after_header(wait))
 
     async def _tell(self, answer: RelayedAnswer) -> None:
         """Call the app's hook. An error in the app's code must not break the answer."""

@@ -31,7 +31,7 @@ from .refusals import (
     RelayRefusal,
     cut_text,
     masked,
-    retry_after,
+    retry_after_header,
 )
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class RunningAnswer:
         except Exception as error:  # a store of the app's own may raise anything
             if self.stopped and isinstance(error, TimeoutError):
                 if self._reply is None and self.stopped == "interrupted":
-                    raise RelayRefusal(503, RESTARTING_TEXT, retry_after(1)) from None
+                    raise RelayRefusal(503, RESTARTING_TEXT, retry_after_header(1)) from None
             elif self._reply is None:
                 raise
             else:
