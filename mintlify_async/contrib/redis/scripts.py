@@ -57,7 +57,7 @@ FAILURES: Final = (RedisError, OSError, TimeoutError, RuntimeError)
 """Errors that mean that Redis cannot be used; RuntimeError comes from a client whose event loop is closed."""
 
 
-class ClientSlots:
+class ClientConnections:
     """Limits how many scripts one client runs at a time, for all stores that use it."""
 
     def __init__(self, client: RedisClient) -> None:
@@ -85,7 +85,7 @@ class ClientSlots:
         return False
 
 
-_connections: weakref.WeakKeyDictionary[object, ClientSlots] = weakref.WeakKeyDictionary()
+_connections: weakref.WeakKeyDictionary[object, ClientConnections] = weakref.WeakKeyDictionary()
 
 
 async def _on_new_connection(
@@ -173,7 +173,7 @@ class RedisScripts:
             ConfigurationError: The client's connections belong to another event loop.
         """
         connections = _connections.get(self._client) or _connections.setdefault(
-            self._client, ClientSlots(self._client)
+            self._client, ClientConnections(self._client)
         )
         if not connections.on_own_loop():
             return await self._bounded(
