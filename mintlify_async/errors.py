@@ -1,5 +1,8 @@
 """All exceptions of the package, as one tree. This module imports nothing else of the package.
 
+``protocol/responses`` writes the texts of :class:`APIStatusError` and its subclasses, ``quota/gate`` those of
+:class:`QuotaExceededError`.
+
 ::
 
     MintlifyError
@@ -381,7 +384,7 @@ def status_error_class(status: int) -> type[APIStatusError]:
 
 
 def thread_is_lost(error: MintlifyError) -> bool:
-    """Return whether *error*, of a question in a thread, says that the service has lost the thread."""
+    """Return whether *error*, of a question in a thread, says that the service has lost the thread (404)."""
     return isinstance(error, NotFoundError)
 
 

@@ -19,9 +19,6 @@ from ..model.job_record import TERMINAL_STATES, Job
 from ..model.job_ref import End, JobRef, Stamp
 from ..model.response_info import ResponseInfo
 
-NOT_FOUND_SECONDS: Final = 30.0
-"""For how many seconds after its creation a job that was never seen may answer 404."""
-
 EARLIER_TURN_SECONDS: Final = 3600.0
 """After how many seconds any final status is accepted: an earlier turn is assumed to end within an hour."""
 
@@ -268,11 +265,6 @@ class JobState:
         if self.created is None:
             return None
         return max(0.0, elapsed(self.created, look, self._known_since(look)))
-
-    def may_be_new(self, look: Look) -> bool:
-        """Return whether *look* came so soon after creation that the service may not have the job yet."""
-        age = self.age(look)
-        return age is not None and self.look is None and age <= NOT_FOUND_SECONDS
 
     def begin_sending(self, window: float) -> StateBefore:
         """Accept nothing until a follow-up was sent. Return the argument of :meth:`end_sending`."""

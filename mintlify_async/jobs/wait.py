@@ -31,6 +31,9 @@ from .stale_guard import JobState, Look
 DEFAULT_TIMEOUT: Final = 1800.0
 """Longest wait, in seconds. Most jobs take 1 to 5 minutes; a wait without a limit can hang a worker."""
 
+NOT_FOUND_SECONDS: Final = 30.0
+"""For how many seconds after its creation a job that was never seen may answer 404."""
+
 TOLERATED_STATUSES: Final = TRY_AGAIN_STATUSES | {429}
 """Statuses below 500 that do not end a wait at once, but count as an outage like 5xx."""
 
@@ -111,9 +114,10 @@ class JobWait:
     def _tolerate(self, look: Look, error: Exception) -> None:
         """If the wait does not tolerate the error of a failed poll, raise it."""
         if isinstance(error, NotFoundError):
-            if self._state.may_be_new(look):
-                return
+            age = self._state.age(look)
             outage = self._state.look is not None
+            if not outage and age is not None and age <= NOT_FOUND_SECONDS:
+                return
         elif isinstance(error, APIStatusError) and error.status < 500:
             outage = error.status in TOLERATED_STATUSES
         else:

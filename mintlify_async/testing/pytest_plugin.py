@@ -98,7 +98,10 @@ for _kind, _function in _generators().items():
 
 @pytest.fixture
 def _mintlify_thread_service(request: pytest.FixtureRequest) -> Generator[LocalService]:
-    """The service for tests that are not async, such as those with ``TestClient``. Its jobs take no time."""
+    """The service for tests that are not async, such as those with ``TestClient``. Its jobs take no time.
+
+    ``service`` in ``_generators`` is its counterpart for async tests.
+    """
     from anyio.from_thread import start_blocking_portal
 
     from .local_jobs import JobLife
