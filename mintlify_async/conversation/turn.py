@@ -100,7 +100,7 @@ class ConversationTurn:
         return call.within(self._deadline - asyncio.get_running_loop().time())
 
     def refused(self, call: Call, error: MintlifyError) -> Call | None:
-        """Return the question to send once more, without its thread, if *error* (404) says that it is lost."""
+        """Return the question to send again without its thread, if *error* (404) says that it is lost."""
         thread = call.thread
         if not thread_is_lost(error) or thread is None or thread.key is None:
             return None
