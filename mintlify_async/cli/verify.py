@@ -51,7 +51,7 @@ NAMES = (
     *("a 429 without `Retry-After`", "a domain stands for an organization", "a month is at most 31 days"),
     *("only `id` and `status` of a job are certain", "a date without a zone is UTC"),
     *("`currentPath` counts code points", "framing", "part shapes", "the v1 endpoint"),
-    *("a stream is complete", "a follow-up may read the first turn's end", "a job may answer 404"),
+    *("a stream is complete", "stale result", "a job may answer 404"),
 )
 NO_SETTING = "no setting fixes this: record it with --record FILE and report it"
 OLD_STREAM = "AI SDK 4"

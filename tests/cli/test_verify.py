@@ -254,7 +254,7 @@ def test_each_assumption_that_one_run_can_show_is_broken_in_a_test():
         "a domain stands for an organization",
         "a month is at most 31 days",
         "`currentPath` counts code points",
-        "a follow-up may read the first turn's end",
+        "stale result",
         "a job may answer 404",
     }
 
