@@ -258,7 +258,7 @@ class StoredChats:
         return StoredChat(conversation, None if site == own else site, question, self._limits, rest)
 
     async def history(self, chat_id: str, user: str, progress: Wire | None) -> MemoryLog:
-        """Return the newest messages of a conversation as a JSON list of UIMessages, by ``page_events``."""
+        """Return the newest messages of a conversation as a JSON list of UIMessages, by ``page_events``.
 
         Args:
             chat_id: The id that the page gave the chat.
