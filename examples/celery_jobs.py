@@ -64,7 +64,7 @@ def look(self: "Task[Any, Any]", name: str, ref: str) -> dict[str, Any]:
     """Return the job's record when it has ended. While it runs, come back later."""
     try:
         return asyncio.run(ended(ref))
-    except JobTimeoutError as error:  # error.ref also contains the last record of the job
+    except JobTimeoutError as error:  # error.ref is the newest reference
         raise self.retry(args=(name, str(error.ref)), countdown=PAUSE) from error
     except (APIConnectionError, RateLimitError, ServerError) as error:
         raise self.retry(exc=error, countdown=PAUSE) from error

@@ -40,7 +40,7 @@ Key = Annotated[str, Header(alias="Idempotency-Key")]
 @app.exception_handler(MintlifyError)
 async def refused(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, ConfigurationError) and error.field in ("messages", "prompt", "dedupe_key"):
-        return JSONResponse({"error": str(error)}, 422)  # from the caller's text, as other fields are ours
+        return JSONResponse({"error": str(error)}, 422)  # an error in another field is the app's own
     if isinstance(error, NotFoundError) and error.operation == "get_job":
         return JSONResponse({"error": "no such job"}, 404)
     log.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)

@@ -23,7 +23,7 @@ BEAT = int(os.environ.get("HEARTBEAT", "30"))  # seconds without a heartbeat unt
 
 class Queue(RedisQueue):
     async def sweep(self, lock: int = 60, abort: float = BEAT / 60) -> list[str]:
-        return await super().sweep(lock, abort)  # SAQ's own 5 s for each dead worker's task add up
+        return await super().sweep(lock, abort)  # SAQ waits 5 s for each task of a dead worker
 
 
 redis = Redis.from_url(os.environ["REDIS_URL"], max_connections=100)  # an idle slot of a worker keeps one
