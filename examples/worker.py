@@ -35,7 +35,8 @@ class Worker:
             try:
                 handle = await self.session.create_job(instruction, dedupe_key=name)
             except MintlifyError as error:
-                self.paid = self.paid and not isinstance(error, PaymentRequiredError)  # without credits, no more tasks are started
+                # Without credits, no more tasks are started.
+                self.paid = self.paid and not isinstance(error, PaymentRequiredError)
                 print(f"{name}: {type(error).__name__}: {error}", flush=True)
                 return
             wait = asyncio.create_task(handle.wait(timeout=None, check=False))
