@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
+from mintlify_async.contrib.relay import MemoryStreamStore
 from mintlify_async.testing import faults
 from tests.support.relay_browser import RELEASES
 from tests.support.relay_kit import serving, until
@@ -52,7 +53,7 @@ ZOO = [
 @pytest.mark.parametrize("release", RELEASES)
 async def test_a_page(release):
     """One page for all situations: growing text, Stop, failures, events that it does not know, leaving."""
-    async with shop(release) as here:
+    async with shop(release, streams=MemoryStreamStore(grace=1)) as here:
         for situation in (grows, goes_on, stops, fails, meets_unknown_events, leaves):
             await situation(here)
             if situation is not leaves:
@@ -136,10 +137,10 @@ async def meets_unknown_events(here: Shop) -> None:
 
 async def leaves(here: Shop) -> None:
     """If the page is closed, the answer is closed at the service."""
-    here.service.script.ask(events=[*HEAD, 60.0])
+    here.service.script.ask(events=[*HEAD, 600.0])
     await here.ask("Leave me")
     await here.shows("Hello")
-    await here.page.goto("about:blank")
+    await here.page.goto("about:blank")  # the answer ends after the grace
     await until(lambda: not here.service.answering)
     assert here.service.requests[-1].client_left
 
