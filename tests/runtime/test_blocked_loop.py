@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from functools import cache
 
 import pytest
 import trustme
@@ -47,6 +48,16 @@ ANSWERS = {
 }
 
 
+@cache
+def tls_contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return the service's context and the client's."""
+    authority = trustme.CA()
+    served, trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1", "service.test").configure_cert(served)
+    authority.configure_trust(trust)
+    return served, trust
+
+
 class Service:
     """A service, and its proxy, in a thread: it answers one request once the client's loop is blocked."""
 
@@ -54,11 +65,7 @@ class Service:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.received, self.blocked, self.answered = (threading.Event() for _ in range(3))
         self._operation, self._tls, self._proxy = operation, way != "plain", way == "proxy"
-        authority = trustme.CA()
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        authority.issue_cert("127.0.0.1", "service.test").configure_cert(self._context)
-        self.trust = ssl.create_default_context()
-        authority.configure_trust(self.trust)
+        self._context, self.trust = tls_contexts()
 
     def settings(self) -> dict[str, object]:
         address = f"127.0.0.1:{self.listener.getsockname()[1]}"
@@ -145,7 +152,7 @@ async def one_call(service: Service, operation: str, limit: float) -> bool:
         call = session.create_job("Fix the typos") if operation == "job" else session.ask("hello?").run()
         task = asyncio.ensure_future(call)
         while not service.received.is_set() and not task.done():
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
         service.blocked.set()
         if time.monotonic() - start > limit / 2:
             task.cancel()
