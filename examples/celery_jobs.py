@@ -25,7 +25,7 @@ from mintlify_async.contrib.redis import RedisStore
 URL = os.environ["REDIS_URL"]
 LOOK = 25.0  # seconds that one task waits for a job before it makes room for another
 PAUSE = int(os.environ.get("PAUSE", "20"))  # seconds until the next look
-LOST_AFTER = int(os.environ.get("LOST_AFTER", "120"))  # longer than any task and any pause
+LOST_AFTER = int(os.environ.get("LOST_AFTER", "180"))  # longer than any task and any pause
 
 app = Celery("celery_jobs", broker=URL, backend=URL)  # the module's name, which tasks have in the worker
 app.conf.update(

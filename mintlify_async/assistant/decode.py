@@ -17,7 +17,7 @@ from ..model.wire_value import read_value
 __all__ = ["DONE", "build_event", "parse_event", "parse_json", "plain_delta"]
 
 DONE: Final = "[DONE]"
-"""The data that ends an answer and is no event. ``stream`` compares each event's data with it."""
+"""The data that ends an answer and is no event. ``stream`` and the kit's ``redaction`` look for it."""
 
 _EXCERPT: Final = 2000
 """Characters of an event's data that an error keeps."""

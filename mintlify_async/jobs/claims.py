@@ -32,7 +32,7 @@ LONGEST_LEASE: Final = 86_400.0
 """Longest lease of a claim, in seconds."""
 
 SENDING_SECONDS: Final = 60.0
-"""How long after its lease a claim that is *sending* may still get a result, in seconds."""
+"""How long after its lease (with the margin) a claim that is *sending* may still get a result, in seconds."""
 
 State = Literal["claimed", "sending", "done"]
 Changes = Mapping[str, bytes | None]

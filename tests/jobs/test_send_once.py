@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextvars import ContextVar
 
 import anyio
 import pytest
@@ -385,6 +386,28 @@ async def test_a_retry_after_a_429_is_claimed_again_meanwhile(service, troubled)
         assert (await Ledger(troubled).find("k")).state == "claimed"
         await creating
     assert troubled.states == ["claimed", "sending", "claimed", "sending", "done"]
+
+
+async def test_the_claim_of_a_process_that_died_unsent_is_taken_over(service, troubled):
+    """5 s after the timeout of its request, the next call sends it."""
+    killed = ContextVar("killed", default=False)
+
+    async def trouble(state):
+        if killed.get() and state != "claimed":  # a dead process writes no more
+            await asyncio.Event().wait()
+
+    troubled.trouble = trouble
+    async with service.session(ledger=troubled) as session:
+        killed.set(True)
+        dead = asyncio.create_task(session.create_job("Fix it", dedupe_key="k", timeout=30))
+        killed.set(False)
+        await asyncio.sleep(1)
+        began = now()
+        await session.create_job("Fix it", dedupe_key="k")
+        assert now() - began == pytest.approx(30 + 5 - 1, abs=1)
+        assert len(service.requests.of("create_job")) == 1
+        with pytest.raises(StateError):
+            await dead
 
 
 @pytest.mark.parametrize("operation", ["create", "send"])

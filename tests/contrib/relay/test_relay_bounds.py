@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 
 import mintlify_async
 from mintlify_async.contrib.relay import MemoryStreamStore, answer_logs
+from mintlify_async.contrib.relay.refusals import TOO_MANY_TEXT
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import Customer, LocalService
 from mintlify_async.testing.loop_time import virtual_time
@@ -143,6 +144,20 @@ async def test_at_most_two_answers_of_a_user_go_on_unread():
         await until(lambda: here.service.answering <= 2)
         assert [request.client_left for request in here.service.requests] == [True] * 3 + [False] * 2
         await here.relay.drain(0)
+
+
+async def test_a_user_has_a_number_of_answers():
+    """The next question of this user is refused; another user still gets an answer."""
+    async with desk(max_per_user=2) as here:
+        here.service.script.ask(events=ENDLESS, times=2)
+        bodies = [{"id": f"chat-{number}", "messages": [user_message("q")]} for number in range(3)]
+        responses = [await here.page.request(body).__aenter__() for body in bodies[:2]]
+        status, content, headers = await here.page.post(bodies[2])
+        assert (status, content, headers["retry-after"]) == (429, TOO_MANY_TEXT.encode(), "1")
+        here.service.script.ask(events=TURN)
+        assert (await here.other("bob").post())[0] == 200
+        for response in responses:
+            response.close()
 
 
 async def test_an_address_counts_beside_the_user():
