@@ -11,7 +11,7 @@ import anyio
 from starlette.responses import Response
 
 from .page_events import KEEP_ALIVE
-from .refusals import RelayRefusal
+from .refusals import RelayRefusal, log_refusal
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -97,4 +97,4 @@ class PageStream(Response):
                     await send({"type": "http.response.body", "body": frames or b"", "more_body": more})
                 started, pause = True, SILENCE
             if log.refusal is not None:
-                log.refusal.report()  # it came after the first comment, so the page has it as an event
+                log_refusal(log.refusal)  # it came after the first comment, so the page has it as an event

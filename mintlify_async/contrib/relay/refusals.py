@@ -59,13 +59,14 @@ class RelayRefusal(HTTPException):
 
     def response(self, method: str = "POST") -> Response:
         """Return the refusal as plain text, which ``useChat`` shows unchanged. The log gets a line."""
-        self.report(method)
+        log_refusal(self, method)
         headers = {"cache-control": "no-store", "x-content-type-options": "nosniff", **(self.headers or {})}
         return PlainTextResponse(self.detail, self.status_code, headers)
 
-    def report(self, method: str = "POST") -> None:
-        """Write the refusal to the log."""
-        log.warning("a page's %s is refused with %d: %s", method, self.status_code, self.detail)
+
+def log_refusal(refusal: RelayRefusal, method: str = "POST") -> None:
+    """Write *refusal* to the log."""
+    log.warning("a page's %s is refused with %d: %s", method, refusal.status_code, refusal.detail)
 
 
 # By the service's status, or by the class of the error.
