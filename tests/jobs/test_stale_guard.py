@@ -312,7 +312,7 @@ async def test_a_timeout_says_in_how_many_seconds_the_result_is_certain():
 
 @pytest.mark.parametrize("ahead", [-7200, 0, 7200])
 async def test_a_new_job_may_be_missing_whatever_the_machine_says(ahead):
-    """D5: a 404 is tolerated for 30 s after the creation, by the service's clock."""
+    """A 404 is tolerated for 30 s after the creation, by the service's clock."""
     for since, is_found in [(20, True), (10_000, False)]:
         agent = FakeAgent(at_times((0, refused(404)), (since, "completed")))
         dated(agent)

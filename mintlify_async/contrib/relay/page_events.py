@@ -269,7 +269,10 @@ def stored_message_json(message: Wire, events: SafeEvents, hider: ThreadHider) -
 
 
 def _stored_part(part: Wire, events: SafeEvents) -> Wire | None:
-    """Return a stored part for the web page. None if *events* drops the event that made it."""
+    """Return a stored part for the web page. None if *events* drops the event that made it.
+
+    The example page makes sources of the outputs of searches (``sourcesOf`` in its ``message.js``).
+    """
     kind: str = part["type"]
     if kind.startswith("tool-") or kind == "dynamic-tool":
         return {**part, "errorText": STEP_FAILED_TEXT} if "errorText" in part else part
