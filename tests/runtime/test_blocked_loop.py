@@ -88,8 +88,8 @@ class Service:
         if self._proxy:
             self._read(connection)
             connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        if self._tls:
-            connection = self._context.wrap_socket(connection, server_side=True)
+        if self._tls:  # the handshake is in the block, because the client may leave meanwhile
+            connection = self._context.wrap_socket(connection, True, do_handshake_on_connect=False)
         with connection:
             self._read(connection)
             self.received.set()
