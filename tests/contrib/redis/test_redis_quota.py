@@ -160,15 +160,15 @@ async def run_workers(*commands: list[str]) -> list[int]:
 async def test_four_processes_whose_clocks_are_minutes_apart_keep_one_limit(
     own_redis: Callable[..., RedisServer], outage: bool
 ):
-    """4 x 50 callers, 100 in 2 s: never more than 100 in any window, also when Redis stands still."""
-    server, window = own_redis(), 2.0
+    """4 x 50 callers, 100 in 3 s: never more than 100 in any window, also when Redis stands still."""
+    server, window = own_redis(), 3.0  # a slot is seen in this time, by a busy computer, too
     commands = [[server.url, skew, str(window), str(4.6 * window)] for skew in ("-420", "-60", "0", "300")]
     workers = asyncio.ensure_future(run_workers(*commands))
     async with server.client() as watcher:
-        slots = asyncio.ensure_future(watch_slots(watcher, workers, window / 5))
+        slots = asyncio.ensure_future(watch_slots(watcher, workers, window / 20))
         if outage:
             await asyncio.sleep(2 * window)
-            await server.stand_still(window / 2)
+            await server.stand_still(1.0)
         times = list((await slots).values())
         stats = await watcher.info("commandstats")
     total = sum(await workers)
