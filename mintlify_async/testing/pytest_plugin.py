@@ -178,5 +178,11 @@ def _name(what: str, request: pytest.FixtureRequest) -> str:
         return f"_mintlify_{runner}_{what}"
     marker = request.node.get_closest_marker("asyncio")
     scope = marker.kwargs.get("loop_scope") if marker is not None else None
-    scope = scope or request.config.getini("asyncio_default_test_loop_scope") or "function"
-    return f"_mintlify_asyncio_{scope}_{what}"
+    return f"_mintlify_asyncio_{scope or _default_loop_scope(request.config)}_{what}"
+
+
+def _default_loop_scope(config: pytest.Config) -> str:
+    try:
+        return str(config.getini("asyncio_default_test_loop_scope") or "function")
+    except (KeyError, ValueError):  # pytest-asyncio before 0.26 has no such option
+        return "function"
