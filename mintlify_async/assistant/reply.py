@@ -288,7 +288,7 @@ class Reply(Extras, AsyncOnly):
         self._state = "opening"
         self._opening = limit = TimeLimit()  # close() ends it
         try:
-            async with limit:
+            with limit:
                 if self._turn is not None:
                     await self._enter_turn(self._turn)
                 if not self.closed:

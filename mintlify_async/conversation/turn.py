@@ -65,7 +65,7 @@ class ConversationTurn:
         self._deadline = math.inf if total is None else now() + total
         limit = TimeLimit(self._deadline)
         try:
-            async with limit:
+            with limit:
                 await self._begin()
         except TimeoutError:
             if not limit.over:

@@ -41,7 +41,7 @@ from ..protocol.secret import Secret
 from ..runtime import dates
 from ..runtime.cancellation import cancel_requests
 from ..runtime.per_event_loop import session_closed
-from ..runtime.slow_steps import SECONDS, logged_if_slow
+from ..runtime.slow_steps import SECONDS, LoggedIfSlow
 from .failures import CLOSED, AttemptLimit
 from .observer import Fact, Observation, Observer, begin_observation
 from .response_body import LiveResponse
@@ -220,7 +220,7 @@ class _Attempts:
         self.began = asyncio.get_running_loop().time()
         self.limit = self._limit(self.began)
         try:
-            with logged_if_slow(_NO_ANSWER, self.call.operation, SECONDS, self.number):
+            with LoggedIfSlow(_NO_ANSWER, self.call.operation, SECONDS, self.number):
                 return await self._exchange()
         except BaseException as error:
             if slot is not None and self.sending.sent_at is None:
@@ -273,7 +273,7 @@ class _Attempts:
     async def _key_and_slot(self, pause: float) -> tuple[Secret, Lease | None]:
         if pause:
             await asyncio.sleep(pause)
-        with logged_if_slow(_NOT_READY, self.call.operation):
+        with LoggedIfSlow(_NOT_READY, self.call.operation):
             key = await self._key()
             return key, await self._slot(key)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -113,16 +113,15 @@ class _Guarded:
 
 
 @contextmanager
-def following(observation: Observation | None) -> Generator[None, None, None]:
-    """End *observation*, if there is one, with the block and with the error that leaves it."""
+def following(observation: Observation, *, active: bool) -> Generator[Observation, None, None]:
+    """End *observation* with the block, and with the error that leaves it. If *active*, it is one request."""
     try:
-        yield
+        with observation.active() if active else nullcontext():
+            yield observation
     except BaseException as error:
-        if observation is not None:
-            observation.end(error)
+        observation.end(error)
         raise
-    if observation is not None:
-        observation.end()
+    observation.end()
 
 
 class PartOf:

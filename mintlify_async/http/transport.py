@@ -170,7 +170,7 @@ class Transport:
         """
         limit = TimeLimit(among=self._limits)
         try:
-            async with limit:
+            with limit:
                 return await step
         except TimeoutError:
             if not limit.ended:
@@ -218,7 +218,7 @@ class Transport:
         body = RequestBody(call.body, sending, block) if call.body is not None else None
         headers = self._headers(call, key)
         try:
-            async with block:
+            with block:
                 exchange: Awaitable[aiohttp.ClientResponse] = session.request(
                     call.method,
                     _url(self._settings.base_url, call.path),
@@ -311,7 +311,7 @@ class Transport:
         body = bytearray()
         failure: MintlifyError | None = None
         try:
-            async with TimeLimit(at, self._limits):
+            with TimeLimit(at, self._limits):
                 while len(body) <= most and (data := await response.content.readany()):
                     body += data
             if len(body) > most:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from weakref import WeakValueDictionary
 
 from attrs import define, field
@@ -103,10 +103,9 @@ class AgentAPI:
         """Return the running loop's scheduler for this key."""
         return self.loops.get().scheduler_for(self)
 
-    @contextmanager
     def observed(
         self, operation: str, project_id: str, job_id: str | None, *, active: bool = True
-    ) -> Generator[Observation | None, None, None]:
+    ) -> AbstractContextManager[Observation | None]:
         """Follow an operation for the length of a block; or the operation that contains it, if there is one.
 
         Args:
@@ -118,9 +117,7 @@ class AgentAPI:
         observation = self.observation and PartOf(self.observation)
         if observation is None:
             observation = self.http.observe(operation, project_id=project_id, conversation_id=job_id)
-        block = nullcontext() if observation is None or not active else observation.active()
-        with following(observation), block:
-            yield observation
+        return nullcontext() if observation is None else following(observation, active=active)
 
     async def create(self, call: Call, dedupe_key: str | None) -> Job | str:
         """Create a job with one POST; with *dedupe_key*, only when it has none yet.

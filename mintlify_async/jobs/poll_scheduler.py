@@ -63,9 +63,8 @@ class Poll:
     async def result(self, limit: float) -> Look | None:
         """Return the look when it has come by *limit*, by the loop's time."""
         if not self.outcome.done():
-            with suppress(TimeoutError):
-                async with TimeLimit(limit):
-                    await asyncio.shield(self.outcome)
+            with suppress(TimeoutError), TimeLimit(limit):
+                await asyncio.shield(self.outcome)
         return self.outcome.result() if self.outcome.done() else None
 
 

@@ -147,7 +147,7 @@ def mask_text(text: str, key: str | None = None) -> str:
     """
     if key:
         text = text.replace(key, MASK)
-    return re.sub(_KEY_IN_TEXT, rf"\g<1>{MASK}", text)
+    return re.sub(_KEY_IN_TEXT, rf"\g<1>{MASK}", text) if THREAD_KEY in text else text
 
 
 def require_text(content: object, field: str, *, empty: bool = False) -> str:

@@ -55,7 +55,7 @@ class Key:
             in a header.
     """
 
-    __slots__ = ("_assumptions", "_hint", "_kind", "_source")
+    __slots__ = ("_assumptions", "_hint", "_kind", "_source", "_value")
 
     def __init__(
         self, kind: KeyKind, source: KeySource | None, assumptions: Assumptions, *, hint: str = ""
@@ -65,6 +65,7 @@ class Key:
         self._source: KeySource | None = source
         self._assumptions = assumptions
         self._hint = hint
+        self._value: Secret | None = None  # the string, once it is checked
         if source is not None and not callable(source):
             self._check_characters(source)
 
@@ -88,7 +89,11 @@ class Key:
             raise self._error(
                 f"is missing: {_NEED[self._kind]}; pass {self._kind}_key= or set {variable}{self._hint}"
             )
-        return None if callable(self._source) else self._check_value(self._source)
+        if callable(self._source):
+            return None
+        if self._value is None:
+            self._value = self._check_value(self._source)
+        return self._value
 
     async def reveal(self) -> Secret:
         """Return the key to be sent.
@@ -96,12 +101,12 @@ class Key:
         Raises:
             ConfigurationError: It is missing or of the wrong kind, or the function returned no key.
         """
-        value: object = self.check()
-        if callable(self._source):
-            value = hidden(self._source())
-            if inspect.isawaitable(value):
-                value = hidden(await value)
-        return self._check_value(value)
+        key = self.check()
+        if key is not None:
+            return key
+        assert callable(self._source)
+        value: object = hidden(self._source())
+        return self._check_value(hidden(await value) if inspect.isawaitable(value) else value)
 
     def _check_value(self, value: object) -> Secret:
         """Return *value* if it is a key of this kind."""

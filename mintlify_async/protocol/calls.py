@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, Literal, TypedDict, Unpack
 
 from attrs import evolve, field, frozen
@@ -219,7 +220,8 @@ def create_job_call(
         ConfigurationError: An argument is invalid, or there is no project.
     """
     project, route = defaults.project(project_id), defaults.assumptions.create_job_path
-    call = Call(
+    make = partial(
+        Call,
         operation="create_job",
         path=route.format(project_id=path_segment(project, "project_id")),
         route=route,
@@ -227,7 +229,7 @@ def create_job_call(
         project_id=project,
         prompt=check_prompt(prompt),
     )
-    return _with_body(call, defaults, {"prompt": prompt}, options)
+    return _with_body(make, defaults, {"prompt": prompt}, options)
 
 
 def send_message_call(
@@ -243,7 +245,8 @@ def send_message_call(
         ConfigurationError: An argument is invalid.
     """
     route = defaults.assumptions.send_message_path
-    call = Call(
+    make = partial(
+        Call,
         operation="send_message",
         path=_job_path(route, project_id, job_id),
         route=route,
@@ -252,7 +255,7 @@ def send_message_call(
         job_id=job_id,
         prompt=check_prompt(prompt),
     )
-    return _with_body(call, defaults, {"prompt": prompt}, options)
+    return _with_body(make, defaults, {"prompt": prompt}, options)
 
 
 def get_job_call(defaults: CallDefaults, project_id: str, job_id: str) -> Call:
@@ -269,6 +272,7 @@ def get_job_call(defaults: CallDefaults, project_id: str, job_id: str) -> Call:
     )
 
 
+@lru_cache(maxsize=128)
 def _job_path(template: str, project_id: str, job_id: str) -> str:
     return template.format(project_id=path_segment(project_id, "project_id"), job_id=job_segment(job_id))
 
@@ -300,7 +304,8 @@ def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) ->
         if (option := options.get(name)) is not None:
             body[wire_name] = check(option)
     route = defaults.assumptions.ask_path
-    call = Call(
+    make = partial(
+        Call,
         operation="ask",
         path=route.format(domain=path_segment(domain, "domain")),
         route=route,
@@ -309,19 +314,20 @@ def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) ->
         thread=thread,
         messages=messages,
     )
-    return _with_body(call, defaults, body, options)
+    return _with_body(make, defaults, body, options)
 
 
-def _with_body(call: Call, defaults: CallDefaults, body: dict[str, Any], options: RequestOptions) -> Call:
-    """Return *call* with its body, and with the options that all POSTs have."""
+def _with_body(
+    make: Callable[..., Call], defaults: CallDefaults, body: dict[str, Any], options: RequestOptions
+) -> Call:
+    """Return the call that *make* returns, with its body, and with the options that all POSTs have."""
     further_fields = {**defaults.extra_body, **check_extra_body(options.get("extra_body"))}
     text = _ENCODER.encode({**body, **further_fields})
     if "\\ud" in text:  # half of a surrogate pair, or an emoji, which JSON writes as both halves
         require_json(body.get("messages"), "messages", sent=True)
     timeout = options.get("timeout")
     check_seconds(timeout, "timeout", none="means no limit of its own")
-    call = evolve(
-        call,
+    call = make(
         headers={**defaults.headers, **check_headers(options.get("headers"))},
         body=text.encode("ascii"),
         extra_body=further_fields,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import math
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 __all__ = ["TimeLimit"]
 
-PASSES = 4
-"""Turns of the loop between the limit and its end: reading the socket, waking the reader, two to spare."""
+PASSES = 5
+"""Turns of the loop between the limit and its end: reading the socket, waking the reader, three to spare."""
 
 
 class TimeLimit:
@@ -23,7 +23,7 @@ class TimeLimit:
     The block raises ``TimeoutError`` when the loop's time has reached *at*, or after :meth:`end`. Enter it
     once, and never hold it across a ``yield``::
 
-        async with TimeLimit(asyncio.get_running_loop().time() + 5):
+        with TimeLimit(asyncio.get_running_loop().time() + 5):
             await something
 
     Args:
@@ -34,19 +34,22 @@ class TimeLimit:
         ended: Whether :meth:`end` ended the block.
     """
 
-    __slots__ = ("_among", "_at", "_handle", "_loop", "_timeout", "ended")
+    __slots__ = ("_among", "_at", "_cancelling", "_handle", "_has_cancelled", "_loop", "_task", "ended")
 
     def __init__(self, at: float | None = None, among: set[TimeLimit] | None = None) -> None:
         self._among = among
         self._at = math.inf if at is None else at
         self._loop = asyncio.get_running_loop()
-        self._timeout: asyncio.Timeout | None = None  # while the block runs
+        self._task: asyncio.Task[Any] | None = None  # while the block runs
+        self._cancelling = 0  # who had cancelled that task before
+        self._has_cancelled = False
         self._handle: asyncio.Handle | None = None
         self.ended = False
 
-    async def __aenter__(self) -> Self:
-        self._timeout = asyncio.timeout(None)
-        await self._timeout.__aenter__()
+    def __enter__(self) -> Self:
+        self._task = asyncio.current_task()
+        assert self._task is not None
+        self._cancelling = self._task.cancelling()
         if self._among is not None:
             self._among.add(self)
         if self.ended:
@@ -55,16 +58,18 @@ class TimeLimit:
             self._handle = self._loop.call_at(self._at, self._expire, PASSES)
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        timeout, self._timeout = self._timeout, None
+        task, self._task = self._task, None
         if self._among is not None:
             self._among.discard(self)
         if self._handle is not None:
             self._handle.cancel()
-        if timeout is not None:
-            await timeout.__aexit__(kind, error, trace)
+        if task is not None and self._has_cancelled:
+            others = task.uncancel() > self._cancelling  # somebody else has cancelled it, too
+            if kind is asyncio.CancelledError and not others:
+                raise TimeoutError from error
 
     @property
     def over(self) -> bool:
@@ -74,11 +79,12 @@ class TimeLimit:
     def end(self) -> None:
         """End the block at its next suspension, from any task of its loop. It may be over already."""
         self.ended = True
-        self._expire(0)
+        self._expire(1)  # in the next turn: a step that has its result already ends well
 
     def _expire(self, passes: int) -> None:
         # Each cycle of the loop reads arrived data before it calls due callbacks.
         if passes:
             self._handle = self._loop.call_soon(self._expire, passes - 1)
-        elif self._timeout is not None and not self._timeout.expired():
-            self._timeout.reschedule(0)  # in the next turn: a step that has its result already ends well
+        elif self._task is not None and not self._has_cancelled:
+            self._has_cancelled = True
+            self._task.cancel()

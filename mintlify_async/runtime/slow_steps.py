@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Final
 
 SECONDS: Final = 5.0
@@ -14,11 +12,17 @@ SECONDS: Final = 5.0
 log = logging.getLogger("mintlify_async")
 
 
-@contextmanager
-def logged_if_slow(message: str, *args: object) -> Generator[None]:
-    """Log *message* at INFO if the block takes longer than five seconds."""
-    alarm = asyncio.get_running_loop().call_later(SECONDS, log.info, message, *args)
-    try:
-        yield
-    finally:
-        alarm.cancel()
+class LoggedIfSlow:
+    """A block that logs *message* at INFO if it takes longer than five seconds."""
+
+    __slots__ = ("_alarm", "_args", "_message")
+
+    def __init__(self, message: str, *args: object) -> None:
+        self._message = message
+        self._args = args
+
+    def __enter__(self) -> None:
+        self._alarm = asyncio.get_running_loop().call_later(SECONDS, log.info, self._message, *self._args)
+
+    def __exit__(self, *_: object) -> None:
+        self._alarm.cancel()

@@ -15,9 +15,8 @@ def in_seconds(seconds: float) -> TimeLimit:
 
 async def test_the_time_ends_the_block(virtual) -> None:
     """When the loop's time reaches it, ``TimeoutError`` leaves the block, and the task is not cancelled."""
-    with pytest.raises(TimeoutError):
-        async with in_seconds(5) as limit:
-            await asyncio.sleep(60)
+    with pytest.raises(TimeoutError), in_seconds(5) as limit:
+        await asyncio.sleep(60)
     task = asyncio.current_task()
     assert task is not None
     assert (limit.over, limit.ended, virtual.now(), task.cancelling()) == (True, False, 5.0, 0)
@@ -26,7 +25,7 @@ async def test_the_time_ends_the_block(virtual) -> None:
 
 async def test_a_block_that_is_over_is_left_alone(virtual) -> None:
     """Neither its time nor a late call of ``end`` cancels what follows the block."""
-    async with in_seconds(5) as limit:
+    with in_seconds(5) as limit:
         await asyncio.sleep(0)
     limit.end()
     await asyncio.sleep(60)
@@ -36,9 +35,8 @@ async def test_a_block_that_was_ended_before_it_was_entered() -> None:
     """``end`` before the block ends it at its first suspension."""
     limit = TimeLimit()
     limit.end()
-    with pytest.raises(TimeoutError):
-        async with limit:
-            await asyncio.sleep(3600)
+    with pytest.raises(TimeoutError), limit:
+        await asyncio.sleep(3600)
 
 
 async def test_end_that_comes_with_the_result_does_no_harm() -> None:
@@ -49,7 +47,7 @@ async def test_end_that_comes_with_the_result_does_no_harm() -> None:
         done.set_result(7)
         limit.end()
 
-    async with TimeLimit() as limit:
+    with TimeLimit() as limit:
         asyncio.get_running_loop().call_soon(both)
         assert await done == 7
     await asyncio.sleep(0)
@@ -61,9 +59,8 @@ async def test_another_task_ends_it() -> None:
     limit = TimeLimit()
     for _ in range(2):
         asyncio.get_running_loop().call_soon(limit.end)
-    with pytest.raises(TimeoutError):
-        async with limit:
-            await asyncio.sleep(3600)
+    with pytest.raises(TimeoutError), limit:
+        await asyncio.sleep(3600)
     assert limit.ended
 
 
@@ -74,7 +71,7 @@ async def test_a_cancelled_task_stays_cancelled(first: str) -> None:
     limit = TimeLimit()
 
     async def work() -> None:
-        async with limit:
+        with limit:
             entered.set()
             await asyncio.sleep(3600)
 

@@ -110,9 +110,8 @@ async def _in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
     task = asyncio.ensure_future(step)
     limit = TimeLimit(asyncio.get_running_loop().time() + seconds)  # an answer that has arrived is read first
     try:
-        with suppress(TimeoutError):
-            async with limit:
-                await asyncio.wait([task])
+        with suppress(TimeoutError), limit:
+            await asyncio.wait([task])
     finally:
         while not task.done():
             task.cancel()

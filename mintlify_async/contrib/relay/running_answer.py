@@ -212,7 +212,7 @@ class RunningAnswer:
     async def _answer(self, shared: RedisStreamStore | None) -> Outcome:
         """Ask, and write the answer. Return its outcome."""
         try:
-            async with self._limit:
+            with self._limit:
                 await self._chat.begin()
                 self.about = {"question": self._chat.messages[-1]["id"], "progress": self._chat.progress}
                 if shared is not None and self.resumable:
