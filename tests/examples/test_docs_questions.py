@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import docs_questions
 import pytest
+
+pytest.importorskip("yaml", reason="pyyaml is not installed")
+
+import docs_questions
 
 import mintlify_async
 from mintlify_async.testing import LocalService

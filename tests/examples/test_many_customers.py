@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import httpx
 import pytest
 from fastapi import Depends, FastAPI, Request
 
@@ -14,6 +13,7 @@ from mintlify_async.testing import Customer, LocalService
 from tests.examples.program_kit import EXAMPLES
 from tests.support.child_process import child_environment, run_to_end
 
+httpx = pytest.importorskip("httpx", reason="httpx is not installed")
 pytestmark = pytest.mark.real
 
 KEYS = {"acme": "mint_dsc_of_acme_0123456789", "globex": "mint_dsc_of_globex_0123456789"}
