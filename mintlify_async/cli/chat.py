@@ -84,7 +84,8 @@ async def _answer(
 def _read_question(terminal: Terminal) -> str | None:
     """Return the next question, with editing and history on a terminal, or None at the end of the input."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return sys.stdin.readline().strip() or None
+        line = sys.stdin.readline()
+        return line.strip() if line else None
     with suppress(ImportError):  # Python may be built without readline
         importlib.import_module("readline")  # makes input() edit lines
     try:

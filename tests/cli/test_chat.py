@@ -38,7 +38,7 @@ async def talk(service: LocalService, home: Path, lines: str, *arguments: str) -
 
 async def test_history_and_thread_go_on(service, tmp_path):
     """The second question carries the first with its answer, and the thread with its key."""
-    status, out, err = await talk(service, tmp_path, "How do I create a job?\nAnd how do I wait for it?\n")
+    status, out, err = await talk(service, tmp_path, "How do I create a job?\n\nAnd how do I wait for it?\n")
     assert status == 0, err
     assert "Earlier in this thread you asked" in out
     first, second = (request.json for request in service.requests)

@@ -66,6 +66,7 @@ ASK, CREATE = ["ask", "Hm?"], ["job", "create", "Fix"]
         ([*CREATE, "--project", "other"], {}, 1, "404"),
         ([*CREATE, "--dedupe-key", "k"], {}, 2, "--ledger"),
         ([*CREATE, "--dedupe-key", "k", "--ledger", ""], {}, 2, "--ledger"),
+        ([*CREATE, "--dedupe-key", "k", "--ledger", "git:origin"], {}, 2, "--ledger"),
         ([*CREATE, "--dedupe-key", "k", "--ledger", "/dev/null/l.db"], {}, 2, "/dev/null"),
         (CREATE, {"MINTLIFY_ADMIN_API_KEY": "mint_test_expired_0123456789abcdef"}, 1, "401"),
         (CREATE, {"MINTLIFY_ADMIN_API_KEY": "mint_test_read_only_0123456789abcdef"}, 1, "403"),
