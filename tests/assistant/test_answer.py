@@ -8,14 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mintlify_async.assistant.answer import TextStream
 from mintlify_async.assistant.stream import MessageStream
 from mintlify_async.errors import StreamInterruptedError
 from mintlify_async.events import ResetStep, StartStep, TextDelta, TextEnd, TextStart
 from mintlify_async.messages import Message, TextPart
 from mintlify_async.rendering.markdown import answer_markdown, extras_markdown
 from mintlify_async.rendering.readable_text import ReadableText, text_of
-from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import Cut
 
 
@@ -57,25 +55,33 @@ TWO_AT_ONCE = [
     FINISH,
 ]
 
+LINKS = [*part("a", "See [a](", "/b", ")."), FINISH]
+
 READ = {
     "two texts": (TWO_TEXTS, "Let me look that up.\n\n## Log in"),
     "suggestions in a part of their own": (SUGGESTED, "Press it."),
     "two texts at once": (TWO_AT_ONCE, "First.\n\nSecond."),
     "a text without its end": ([*TWO_TEXTS[:-2], FINISH], "Let me look that up.\n\n## Log in"),
+    "links, with the session's site": (LINKS, "See [a](https://docs.acme.com/b)."),
 }
 
 
 @pytest.mark.parametrize(("events", "text"), READ.values(), ids=READ)
 async def test_every_view_reads_the_same(service, session, events, text):
-    """``text``, ``text_stream``, ``edits``, Markdown and observed events; the message is exact."""
+    """``text``, ``text_stream``, ``edits`` and Markdown, with links completed; the message is exact."""
     service.script.ask(events=events, times=None)
+    session = session.with_options(site="https://docs.acme.com")
     answer = await session.ask("x")
     assert answer.text == text
     async with session.ask("x") as reply:
-        assert "".join([piece async for piece in reply.text_stream]) == text
-        assert reply.text == reply.answer.text == text
-    assert [edit.text async for edit in session.ask("x").edits(every=0)][-1] == text
+        pieces = [piece async for piece in reply.text_stream]
+        assert all(pieces)
+        assert "".join(pieces) == reply.text == reply.answer.text == text
+        assert reply.suggestions == answer.suggestions
+    edits = [edit.text async for edit in session.ask("x").edits(every=0, tail=extras_markdown)]
+    assert edits[-1] == answer_markdown(answer)
     assert answer_markdown(answer).startswith(text)
+    assert answer_markdown(answer).endswith("](https://docs.acme.com/sso)") is (events is SUGGESTED)
     assert all(event["delta"] in answer.message.text for event in events if event["type"] == "text-delta")
 
 
@@ -98,11 +104,13 @@ async def test_a_void_step_is_no_part_of_the_text(service, session):
         (["Half.\n\n```sugg"], "Half.\n\n```sugg"),
         (["Half.\n\n```suggestions\n(SS"], "Half."),
         (["Half \ud83d"], "Half \ufffd"),
+        (["Half [a](", "/b)"], "Half [a](https://docs.acme.com/b)"),
     ],
 )
 async def test_all_that_arrived_is_read_before_a_cut_is_raised(service, session, deltas, text):
     """What was held back is handed out; the error has the same text."""
     service.script.ask(body=part("a", *deltas)[:-1], fault=Cut(at=-1), times=None)
+    session = session.with_options(site="https://docs.acme.com")
     pieces = []
     with pytest.raises(StreamInterruptedError) as caught:
         await collect(session.ask("x").text_stream, pieces)
@@ -175,8 +183,6 @@ def legal(events: list) -> list:
     for event in events:
         if isinstance(event, TextStart):
             opened.add(event.id)
-        elif isinstance(event, ResetStep):
-            opened.clear()
         elif isinstance(event, TextDelta | TextEnd) and event.id not in opened:
             continue
         elif isinstance(event, TextEnd):
@@ -192,31 +198,6 @@ def streamed(events: list) -> MessageStream:
     stream.feed("".join([*frames, 'data: {"type":"finish"}\n\ndata: [DONE]\n\n']).encode())
     stream.feed_eof()
     return stream
-
-
-class Replies:
-    """An iterator of a stream's events, as a reply is."""
-
-    def __init__(self, stream: MessageStream) -> None:
-        self.stream = stream
-
-    def __aiter__(self):
-        return self
-
-    async def __anext__(self):
-        event = self.stream.next_event()
-        if event is None:
-            raise StopAsyncIteration
-        return event
-
-
-@given(events=several)
-async def test_the_stream_joined_is_the_text(events):
-    """For any texts in any order, at once or in turn, cut anywhere, with blocks whole, cut or without end."""
-    stream = streamed(legal(events))
-    pieces = [piece async for piece in TextStream(Replies(stream), stream.growing_text)]
-    assert all(pieces)
-    assert "".join(pieces) == text_of(stream.message)
 
 
 @given(events=several)
@@ -260,29 +241,3 @@ def test_what_a_reset_made_void(steps):
     assert shown == expected
     parts = tuple(TextPart(text=text) for text in kept)
     assert text_of(stream.message) == text_of(Message(id="", role="assistant", parts=parts))
-
-
-async def test_every_view_completes_links():
-    """With the session's site; the message stays as it was sent, and a broken answer has them, too."""
-    events = [TextStart(id="0"), *(TextDelta(id="0", delta=piece) for piece in ("See [a](", "/b", ")."))]
-    wire = [event.to_wire() for event in events]
-    whole = "See [a](https://docs.acme.com/b)."
-    async with LocalService() as service, service.session(site="https://docs.acme.com") as session:
-        service.script.ask(events=[*wire, {"type": "text-end", "id": "0"}, {"type": "finish"}], times=3)
-        reply = session.ask("x")
-        assert "".join([text async for text in reply.text_stream]) == reply.text == reply.answer.text == whole
-        assert reply.answer.message.text == "See [a](/b)."
-        assert answer_markdown(await session.ask("x")) == whole
-        edits = [edit async for edit in session.ask("x").edits(every=0.0)]
-        assert edits[-1].text == whole
-        service.script.ask(events=SUGGESTED, times=2)
-        reply = session.ask("x")
-        answer = await reply
-        assert [(one.title, one.path) for one in answer.suggestions] == [("SSO", "https://docs.acme.com/sso")]
-        assert reply.suggestions == answer.suggestions
-        edits = [edit async for edit in session.ask("x").edits(every=0.0, tail=extras_markdown)]
-        assert edits[-1].text == "Press it.\n\n**See also**\n\n- [SSO](https://docs.acme.com/sso)"
-        service.script.ask(body=wire)
-        with pytest.raises(StreamInterruptedError) as caught:
-            await session.ask("x")
-        assert caught.value.text == whole

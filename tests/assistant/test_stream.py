@@ -38,7 +38,6 @@ from tests.support.oracle_data import (
     NEVER_AVAILABLE,
     OLDER_QUIRKS,
     ORACLE,
-    READER_WINS,
     Scenario,
     joined,
     scenarios,
@@ -103,19 +102,6 @@ FINISH = {"type": "finish", "finishReason": "stop"}
 
 
 # The oracle -------------------------------------------------------------------------------------
-
-
-def test_exceptions_name_scenarios_that_exist() -> None:
-    """No exception is listed for a scenario that is gone."""
-    names = {scenario.name for scenario in ALL}
-    assert {
-        *LENIENT,
-        *READER_WINS,
-        *BIG_INTEGERS,
-        *NEVER_AVAILABLE,
-        *OLDER_QUIRKS["v5"],
-        *OLDER_QUIRKS["v6"],
-    } <= names
 
 
 @pytest.mark.parametrize("scenario", ALL, ids=[scenario.id for scenario in ALL])
@@ -264,29 +250,6 @@ def test_an_announced_end_is_the_end(end: Any, cause: str | None) -> None:
         assert outcome.stream.complete
 
 
-def test_events_after_the_end_still_count() -> None:
-    """Neither finish nor [DONE] ends anything: what follows is folded, a later reason wins."""
-    outcome = Outcome(
-        MessageStream(),
-        body_of(
-            *TEXT, FINISH, "[DONE]", {**TEXT[2], "delta": " again"}, {**FINISH, "finishReason": "length"}
-        ),
-    )
-    assert outcome.stream.text == "Hello again"
-    assert outcome.stream.finish_reason == "length"
-    assert outcome.stream.finish_seen
-    assert outcome.stream.done_seen
-
-
-def test_an_unterminated_last_event_is_delivered() -> None:
-    """The last event without its blank line counts when it is whole; here it carries the thread."""
-    body = body_of(*TEXT) + b'data: {"type":"finish","threadId":"t"}'
-    outcome = Outcome(MessageStream(), body)
-    assert outcome.error is None
-    assert outcome.stream.thread == Thread("t")
-    assert Outcome(MessageStream(), body_of(*TEXT) + b"data: [DONE]").error is None
-
-
 @pytest.mark.parametrize("cause", [None, "connection lost"])
 @pytest.mark.parametrize(
     "rest", [b"", b'data: {"type":"finish"', b"data: [DON", b"data: ", b"data: 12", b": x\n\n"]
@@ -360,22 +323,6 @@ def test_an_error_event_without_a_text_is_an_error_of_the_assistant(given: dict[
     assert outcome.events[-1] == {"type": "error", "errorText": given.get("errorText") or ""}
 
 
-def test_an_error_event_is_yielded_then_raised() -> None:
-    """The event comes first, the error at the next step; what follows it is never seen."""
-    stream = MessageStream()
-    stream.feed(body_of(*TEXT, {"type": "error", "errorText": "no\ncredits"}, {**TEXT[2], "delta": "!"}))
-    events = [stream.next_event() for _ in range(4)]
-    assert events[3] is not None
-    assert events[3].type == "error"
-    assert stream.complete
-    with pytest.raises(AssistantError, match=r"no\\ncredits") as caught:
-        stream.next_event()
-    assert caught.value.error_text == "no\ncredits"
-    assert caught.value.text == "Hello"
-    assert stream.ended
-    assert stream.next_event() is None
-
-
 # Broken events ----------------------------------------------------------------------------------
 
 
@@ -423,31 +370,6 @@ def test_odd_json_is_kept_and_never_written_invalid() -> None:
     data = outcome.message["parts"][1]["data"]
     assert data == {"__proto__": {"a": 1}, "constructor": {"prototype": 1}, "n": [None, None]}
     json.dumps(outcome.message, allow_nan=False)
-
-
-def test_halves_of_a_character_in_two_deltas() -> None:
-    """The message joins them; the text never shows half."""
-    stream = MessageStream()
-    stream.feed(body_of(*TEXT[:2], '{"type":"text-delta","id":"0","delta":"a\\ud83d"}'))
-    while stream.next_event() is not None:
-        pass
-    assert stream.text == "a"
-    stream.feed(body_of('{"type":"text-delta","id":"0","delta":"\\ude00"}', FINISH))
-    while stream.next_event() is not None:
-        pass
-    assert stream.text == "a\U0001f600"
-    assert stream.message.text == stream.text
-    assert stream.message.to_wire()["parts"][0]["text"] == stream.text
-
-
-def test_nothing_is_folded_before_it_is_handed_out() -> None:
-    """The message is that of the events taken, whatever lies ready."""
-    stream = MessageStream()
-    stream.feed(body_of(*TEXT, FINISH))
-    seen = []
-    while stream.next_event() is not None:
-        seen.append((stream.events_seen, len(stream.message.parts), stream.text))
-    assert seen == [(1, 0, ""), (2, 1, ""), (3, 1, "Hello"), (4, 1, "Hello")]
 
 
 # The thread -------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import os
 import socket
 import stat
 import time
-import traceback
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,39 +18,8 @@ from mintlify_async import (
     OutcomeUnknownError,
     RetryPolicy,
 )
-from mintlify_async.testing import LocalService
-from mintlify_async.testing.faults import NoAnswer
-from tests.support.fault_catalogue import ALL, call, script
-from tests.support.secret_guard import reprs
 
 HERE = "127.0.0.1"
-
-
-@pytest.fixture
-async def service(virtual):
-    """A service with one finished job, in virtual time."""
-    async with LocalService() as service:
-        async with service.session() as session:
-            await session.create_job("first")
-        yield service
-
-
-@pytest.mark.parametrize("operation", ALL)
-@pytest.mark.parametrize("fault", ["no server listens", "no answer", "refused"])
-async def test_no_frame_of_an_error_holds_a_key(service, operation, fault):
-    """What Sentry, loguru and ``pytest --showlocals`` print of a traceback shows no key."""
-    address = "http://127.0.0.1:9" if fault == "no server listens" else service.base_url
-    answer = {"fault": NoAnswer()} if fault == "no answer" else {"status": 400}
-    script(service, operation, **answer)
-    async with service.session(base_url=address, retry=RetryPolicy(attempts=1)) as session:
-        with pytest.raises(Exception) as caught:  # noqa: PT011 - the guard looks at its frames, too
-            await call(session, operation)
-        frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
-        ours = [f for f in frames if f.f_globals["__name__"].startswith("mintlify_async.http")]
-        assert ours
-        shown = " ".join(reprs(frame.f_locals) for frame in ours)
-        assert service.admin_key not in shown
-        assert service.assistant_key not in shown
 
 
 async def test_connections_are_kept_for_less_than_four_seconds(service):

@@ -17,20 +17,6 @@ from mintlify_async import (
 )
 
 
-async def test_closing_wakes_who_waits_to_send_again(service):
-    """A call between two attempts ends at once, and no connection is opened after the closing."""
-    service.script.create_job(status=429, headers={"Retry-After": "30"}, times=None)
-    session = service.session()
-    task = asyncio.create_task(session.create_job("x"))
-    while not service.requests:
-        await asyncio.sleep(0.001)
-    await asyncio.sleep(0.05)
-    await session.close()
-    with anyio.fail_after(20), pytest.raises(StateError, match="closed"):
-        await task
-    assert len(service.requests) == 1
-
-
 async def test_closing_wakes_who_waits_for_the_quota(service):
     """Closing the session ends a call that waits for the quota."""
     quota = Quota(create_job=1, mode="wait")

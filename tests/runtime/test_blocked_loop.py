@@ -42,10 +42,22 @@ STREAM = b"".join(
         {"type": "finish"},
     )
 )
-ANSWERS = {
-    "job": (b"201 Created", b"application/json", JOB),
-    "ask": (b"200 OK", b"text/event-stream", STREAM),
+
+
+def head(kind: str, body: bytes) -> bytes:
+    return f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+
+
+HEAD = head("text/event-stream", STREAM)
+CUT = STREAM.index(b"data: ", 1)
+CALLS = {
+    "job": ("request", [], [head("application/json", JOB), JOB]),
+    "ask": ("first_event", [], [HEAD, STREAM]),
+    "ask, after the headers": ("first_event", [HEAD], [STREAM]),
+    "ask, after an event": ("idle", [HEAD, STREAM[:CUT]], [STREAM[CUT:]]),
+    "ask, in all": ("total", [HEAD, STREAM[:CUT]], [STREAM[CUT:]]),
 }
+"""By name: the limit, what the service sends before the client's loop is blocked, and what meanwhile."""
 
 
 @cache
@@ -59,23 +71,21 @@ def tls_contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 
 class Service:
-    """A service, and its proxy, in a thread: it answers one request once the client's loop is blocked."""
+    """A service, and its proxy, in a thread: it answers one request while the client's loop is blocked."""
 
-    def __init__(self, way: str, operation: str) -> None:
+    def __init__(self, way: str, early: list[bytes], late: list[bytes]) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.received, self.blocked, self.answered = (threading.Event() for _ in range(3))
-        self._operation, self._tls, self._proxy = operation, way != "plain", way == "proxy"
-        self._context, self.trust = tls_contexts()
+        self._way, self._early, self._late = way, b"".join(early), b"".join(late)
+        self._context, self._trust = tls_contexts()
 
     def settings(self) -> dict[str, object]:
         address = f"127.0.0.1:{self.listener.getsockname()[1]}"
-        if self._proxy:
-            return {"base_url": "https://service.test", "proxy": f"http://{address}", "ssl": self.trust}
-        return (
-            {"base_url": f"https://{address}", "ssl": self.trust}
-            if self._tls
-            else {"base_url": f"http://{address}"}
-        )
+        if self._way == "plain":
+            return {"base_url": f"http://{address}"}
+        if self._way == "tls":
+            return {"base_url": f"https://{address}", "ssl": self._trust}
+        return {"base_url": "https://service.test", "proxy": f"http://{address}", "ssl": self._trust}
 
     def serve(self) -> None:
         """Answer one request, unless the client leaves before."""
@@ -85,44 +95,31 @@ class Service:
                 self._answer(connection)
 
     def _answer(self, connection: socket.socket) -> None:
-        if self._proxy:
-            self._read(connection)
+        if self._way == "proxy":
+            self._read_until(connection, b"\r\n\r\n")
             connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        if self._tls:  # the handshake is in the block, because the client may leave meanwhile
+        if self._way != "plain":  # the handshake is in the block, because the client may leave meanwhile
             connection = self._context.wrap_socket(connection, True, do_handshake_on_connect=False)
         with connection:
-            self._read(connection)
+            self._read_until(connection, b"}")  # both bodies are JSON
+            connection.sendall(self._early)
             self.received.set()
             self.blocked.wait(10)
-            status, kind, body = ANSWERS[self._operation]
-            head = b"HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n" % (
-                status,
-                kind,
-                len(body),
-            )
-            connection.sendall(head + body)
+            connection.sendall(self._late)
             self.answered.set()
 
-    def _read(self, connection: socket.socket) -> None:
+    def _read_until(self, connection: socket.socket, end: bytes) -> None:
         data = b""
-        while b"\r\n\r\n" not in data:
-            data += self._received_bytes(connection)
-        head, _, body = data.partition(b"\r\n\r\n")
-        length = next(
-            (int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")), 0
-        )
-        while len(body) < length:
-            body += self._received_bytes(connection)
-
-    def _received_bytes(self, connection: socket.socket) -> bytes:
-        if data := connection.recv(65536):
-            return data
-        raise ConnectionAbortedError("the client has left")
+        while not data.endswith(end):
+            more = connection.recv(65536)
+            if not more:
+                raise ConnectionAbortedError("the client has left")
+            data += more
 
 
 @contextmanager
-def serving(way: str, operation: str) -> Generator[Service]:
-    service = Service(way, operation)
+def serving(way: str, early: list[bytes], late: list[bytes]) -> Generator[Service]:
+    service = Service(way, early, late)
     thread = threading.Thread(target=service.serve)
     thread.start()
     try:
@@ -133,7 +130,7 @@ def serving(way: str, operation: str) -> Generator[Service]:
         thread.join()
 
 
-async def one_call(service: Service, operation: str, limit: float) -> bool:
+async def one_call(service: Service, operation: str, phase: str, limit: float) -> bool:
     """Make a call, and block the loop past its limit as soon as the request has left.
 
     Return False if that took too long on a busy computer: then the call may rightly reach its limit.
@@ -144,7 +141,7 @@ async def one_call(service: Service, operation: str, limit: float) -> bool:
         domain="d",
         admin_key=customer.admin_key,
         assistant_key=customer.assistant_key,
-        timeouts=Timeouts(request=limit, first_event=limit),
+        timeouts=Timeouts(**{phase: limit}),
         retry=None,
         **service.settings(),
     ) as session:
@@ -153,6 +150,7 @@ async def one_call(service: Service, operation: str, limit: float) -> bool:
         task = asyncio.ensure_future(call)
         while not service.received.is_set() and not task.done():
             await asyncio.sleep(0.001)
+        await asyncio.sleep(limit / 10)  # what was sent early is read
         service.blocked.set()
         if time.monotonic() - start > limit / 2:
             task.cancel()
@@ -164,7 +162,7 @@ async def one_call(service: Service, operation: str, limit: float) -> bool:
         return True
 
 
-@pytest.mark.parametrize("operation", ["job", "ask"])
+@pytest.mark.parametrize("operation", CALLS)
 @pytest.mark.parametrize("way", ["plain", "tls", "proxy"])
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_an_answer_that_lies_in_the_socket_wins(loop: str, way: str, operation: str) -> None:
@@ -173,12 +171,13 @@ def test_an_answer_that_lies_in_the_socket_wins(loop: str, way: str, operation: 
     if loop == "uvloop":
         factory = pytest.importorskip("uvloop").new_event_loop
     failures: list[BaseException] = []
+    phase, early, late = CALLS[operation]
     counted, limit = 0, LIMIT
     with asyncio.Runner(loop_factory=factory) as runner:
         while counted < ROUNDS:
             try:
-                with serving(way, operation) as service:
-                    in_time = runner.run(one_call(service, operation, limit))
+                with serving(way, early, late) as service:
+                    in_time = runner.run(one_call(service, operation, phase, limit))
             except Exception as error:
                 in_time = True
                 failures.append(error)
