@@ -49,26 +49,6 @@ def test_nothing_below_is_nothing():
     assert answer_markdown(message("")) == ""
 
 
-def test_each_page_stands_once():
-    """The search names a path, the source event its whole address: one page, its sections under it."""
-    answer = message(
-        "",
-        search(
-            {"path": "/login#a", "metadata": {"title": "By *SSO*"}},
-            {"path": "/login#b"},
-            {"path": "/only-here", "metadata": {"title": "Here"}},
-        ),
-        url("https://docs.acme.com/login", "Log in"),
-        url("https://docs.acme.com/login/", "Log in again"),
-    )
-    assert extras_markdown(answer) == (
-        "**Sources**\n\n- [Log in](https://docs.acme.com/login)\n"
-        "  - [By \\*SSO\\*](https://docs.acme.com/login#a)\n"
-        "  - [#b](https://docs.acme.com/login#b)\n- [Here](/only-here)"
-    )
-    assert extras_markdown(answer, site=SITE).endswith("\n- [Here](https://docs.acme.com/only-here)")
-
-
 def test_documents_have_no_address():
     """They are named."""
     document = SourceDocumentPart(source_id="d", media_type="application/pdf", title="Terms_2026")

@@ -101,19 +101,24 @@ lines = st.sampled_from(
 parts_of_text = st.lists(st.lists(lines, max_size=8).map("\n".join), max_size=4)
 
 
+@pytest.mark.parametrize("site", [None, "https://docs.example/base"])
 @given(parts=parts_of_text, cuts=st.lists(st.integers(0, 120), max_size=12))
 @example(parts=["Let me look that up.", "## Log in"], cuts=[])
 @example(parts=["Text.\n", "```suggestions\n(A)[/a]\n```"], cuts=[9])
-def test_people_read_the_same_wherever_a_text_is_cut(parts, cuts):
-    """Parts apart, no suggestions, blank lines nowhere but inside: whole, growing, and by another way."""
+def test_people_read_the_same_wherever_a_text_is_cut(site, parts, cuts):
+    """Parts apart, no suggestions, blank lines nowhere but inside: whole, growing, and by another way.
+
+    With a site, its address is all that is added.
+    """
     message = Message(id="m", role="assistant", parts=tuple(TextPart(text=text) for text in parts))
-    growing, shown = ReadableText(), []
+    growing, shown = ReadableText(site), []
     for part in parts:
         places = sorted({0, *(cut for cut in cuts if cut < len(part)), len(part)})
         for a, b in itertools.pairwise(places):
             shown.append(growing.feed(part[a:b]))
         shown.append(growing.end_part())
-    assert "".join(shown) == text_of(message) == expected(parts)
+    assert "".join(shown) == text_of(message, site=site)
+    assert "".join(shown).replace(site or "\0", "") == expected(parts)
 
 
 @given(text=st.lists(lines, max_size=10).map("\n".join))
@@ -148,19 +153,6 @@ def test_links_to_paths_are_whole_outside_of_code(text, whole, step):
     assert "".join([*shown, growing.end_part()]) == (whole or text)
 
 
-@given(parts=parts_of_text, cuts=st.lists(st.integers(0, 120), max_size=12))
-def test_completed_links_change_nothing_else(parts, cuts):
-    """Wherever a text is cut, the address is all that is added."""
-    message = Message(id="m", role="assistant", parts=tuple(TextPart(text=text) for text in parts))
-    growing, shown = ReadableText(SITE), []
-    for part in parts:
-        places = sorted({0, *(cut for cut in cuts if cut < len(part)), len(part)})
-        shown += [growing.feed(part[a:b]) for a, b in itertools.pairwise(places)]
-        shown.append(growing.end_part())
-    assert "".join(shown) == text_of(message, site=SITE)
-    assert "".join(shown).replace(SITE, "") == text_of(message)
-
-
 def test_the_text_of_a_message():
     """Its text parts alone, as they stand in the message; reasoning and steps are no text."""
     parts = (
@@ -177,14 +169,6 @@ def test_the_text_of_a_message():
     assert [(one.title, one.path) for one in suggestions_of(message)] == pages
     whole = [one.path for one in suggestions_of(message, site="https://docs.acme.com/")]
     assert whole == ["https://docs.acme.com/sso", "https://docs.acme.com/roles", "https://acme.com/keys"]
-
-
-def test_a_part_that_is_void_leaves_nothing_behind():
-    """What was held back of it is not shown, and what follows is a paragraph of its own."""
-    growing = ReadableText()
-    assert growing.feed("Let me\n\n```sugg") == "Let me"
-    growing.drop_part()
-    assert growing.feed("estions\n") == "\n\nestions"
 
 
 def filtered(pieces) -> list[str]:

@@ -138,24 +138,19 @@ def test_a_path_is_joined_to_the_site(path, whole):
     assert whole_address(path, None) == path
 
 
-@pytest.mark.parametrize(
-    "site",
-    [
-        "docs.acme.com",
-        "",
-        "https://",
-        "https:///a",
-        "//docs.acme.com",
-        "ftp://a.b",
-        " https://a.b",
-        "https://a b",
-        "https://a.b?x",
-        "https://a.b#x",
-        "https://user:password@a.b",
-        7,
-        b"https://a.b",
-    ],
+NO_SITE = (
+    "docs.acme.com",
+    "https://",
+    "//a.b",
+    "ftp://a.b",
+    "https://a b",
+    "https://a.b?x",
+    "https://a.b#x",
+    7,
 )
+
+
+@pytest.mark.parametrize("site", ["", *NO_SITE, "https://user:password@a.b"])
 def test_what_is_no_whole_address_is_refused(site):
     """The error names the field and an example, and repeats no password."""
     with pytest.raises(ConfigurationError, match=r"such as https://docs\.acme\.com") as caught:
