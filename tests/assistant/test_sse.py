@@ -78,23 +78,11 @@ def test_an_unterminated_event_is_returned_at_the_end() -> None:
     assert decode(b"data: 1\n\n") == (["1"], None)
 
 
-@pytest.mark.parametrize("end", ["\u0085", "\u2028", "\u2029", "\v", "\f", "\x1c"])
-def test_nothing_else_ends_a_line(end: str) -> None:
-    """Characters at which Python's splitlines splits are part of a line."""
-    assert decode(f"data: a{end}b\n\n".encode()) == ([f"a{end}b"], None)
-
-
 def test_a_bare_cr_ends_a_line_at_once() -> None:
     """An event that ends with CR CR is handed out before anything follows."""
     decoder = SSEDecoder()
     assert decoder.feed(b"data: 1\r\r") == ["1"]
     assert decoder.feed(b"\ndata: 2\r\n\r\n") == ["2"]
-
-
-def test_invalid_utf8_becomes_the_replacement_character() -> None:
-    """Each maximal piece that is not UTF-8 becomes one U+FFFD, also when it is cut in two reads."""
-    assert decode(b"data: \xe2\x82x\xff\n\n")[0] == ["\ufffdx\ufffd"]
-    assert decode(b"data: \xe2", b"\x82x\xff\n\n")[0] == ["\ufffdx\ufffd"]
 
 
 @pytest.fixture

@@ -250,6 +250,20 @@ def test_an_announced_end_is_the_end(end: Any, cause: str | None) -> None:
         assert outcome.stream.complete
 
 
+def test_events_after_the_end_still_count() -> None:
+    """Neither finish nor [DONE] ends anything: what follows is folded, a later reason wins."""
+    more = {**TEXT[2], "delta": " again"}, {**FINISH, "finishReason": "length"}
+    outcome = Outcome(MessageStream(), body_of(*TEXT, FINISH, "[DONE]", *more))
+    assert (outcome.stream.text, outcome.stream.finish_reason) == ("Hello again", "length")
+
+
+def test_an_unterminated_last_event_is_delivered() -> None:
+    """The last event without its blank line counts when it is whole; here it carries the thread."""
+    for last, thread in (('{"type":"finish","threadId":"t"}', Thread("t")), ("[DONE]", None)):
+        outcome = Outcome(MessageStream(), body_of(*TEXT) + b"data: " + last.encode())
+        assert (outcome.error, outcome.stream.thread) == (None, thread)
+
+
 @pytest.mark.parametrize("cause", [None, "connection lost"])
 @pytest.mark.parametrize(
     "rest", [b"", b'data: {"type":"finish"', b"data: [DON", b"data: ", b"data: 12", b": x\n\n"]
@@ -279,6 +293,12 @@ def test_an_empty_answer_is_an_interruption(body: bytes) -> None:
     assert outcome.error.text == ""
 
 
+OLD_BODIES = [
+    json.loads(path.read_text(encoding="utf-8"))["body"]["text"].encode()
+    for path in sorted((ORACLE / "v4").glob("*.json"))
+]
+
+
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
@@ -288,7 +308,7 @@ def test_an_empty_answer_is_an_interruption(body: bytes) -> None:
         (b"[\n1\n]", "a JSON document"),
         (b'{"type":"start"}\n{"type":"finish"}\n', "a JSON document"),
         (b"Service unavailable", "plain text"),
-        (b'f:{"messageId":"m"}\n0:"Hello"\n', "the AI SDK 4 data stream"),
+        *((body, "the AI SDK 4 data stream") for body in OLD_BODIES),
         (b'0:"Hel', "the AI SDK 4 data stream"),
     ],
 )
@@ -303,14 +323,6 @@ def test_a_body_that_is_no_event_stream(body: bytes, kind: str, cause: str | Non
         assert outcome.error.excerpt
         assert "secret" not in outcome.error.excerpt + str(outcome.error)
         assert outcome.events == []
-
-
-@pytest.mark.parametrize("name", ["error", "reasoning-source-file", "text", "tool-two-steps"])
-def test_the_oracle_s_v4_bodies_are_recognised(name: str) -> None:
-    """Each recorded body of the old data stream is named as what it is."""
-    body = json.loads((ORACLE / "v4" / f"{name}.json").read_text(encoding="utf-8"))["body"]["text"]
-    outcome = Outcome(MessageStream(), body.encode())
-    assert "AI SDK 4" in str(outcome.error)
 
 
 @pytest.mark.parametrize("given", [{}, {"errorText": None}, {"errorText": {"message": "no credits"}}])
@@ -370,6 +382,13 @@ def test_odd_json_is_kept_and_never_written_invalid() -> None:
     data = outcome.message["parts"][1]["data"]
     assert data == {"__proto__": {"a": 1}, "constructor": {"prototype": 1}, "n": [None, None]}
     json.dumps(outcome.message, allow_nan=False)
+
+
+def test_halves_of_a_character_in_two_deltas() -> None:
+    """The message joins them."""
+    halves = [{**TEXT[2], "delta": half} for half in ("a\ud83d", "\ude00")]
+    outcome = Outcome(MessageStream(), body_of(*TEXT[:2], *halves, FINISH))
+    assert outcome.message["parts"][0]["text"] == outcome.stream.text == "a\U0001f600"
 
 
 # The thread -------------------------------------------------------------------------------------
@@ -478,16 +497,14 @@ def test_mutations_of_real_streams_raise_only_our_errors(data: st.DataObject) ->
 
 
 WRITINGS = (
-    lambda id, delta: json.dumps({"type": "text-delta", "id": id, "delta": delta}),
-    lambda id, delta: json.dumps({"type": "text-delta", "id": id, "delta": delta}, separators=(",", ":")),
-    lambda id, delta: json.dumps({"delta": delta, "id": id, "type": "text-delta"}),
-    lambda id, delta: json.dumps({"type": "text-delta", "id": id, "delta": delta, "more": 1}),
-    lambda id, delta: (
-        json.dumps({"type": "text-delta", "id": id, "delta": delta})[:-1] + ', "delta": "last"}'
-    ),
-    lambda id, delta: json.dumps({"type": "text-delta", "id": id, "delta": delta}) + " ",
-    lambda id, delta: json.dumps({"type": "text-delta", "id": id, "delta": delta, "threadKey": "tk"}),
-    lambda id, delta: json.dumps({"type": "text-delta", "seq": 7, "id": id, "delta": delta}),
+    lambda event: json.dumps(event),
+    lambda event: json.dumps(event, separators=(",", ":")),
+    lambda event: json.dumps(dict(reversed(event.items()))),
+    lambda event: json.dumps(event | {"more": 1}),
+    lambda event: json.dumps(event)[:-1] + ', "delta": "last"}',
+    lambda event: json.dumps(event) + " ",
+    lambda event: json.dumps(event | {"threadKey": "tk"}),
+    lambda event: json.dumps({"type": event["type"], "seq": 7} | event),
 )
 
 
@@ -507,7 +524,7 @@ def test_short_way_of_deltas_is_the_careful_one(deltas):
     parts = dict.fromkeys((kind, id) for kind, id, _, _ in deltas)
     starts = [json.dumps({"type": f"{kind}-start", "id": id}) for kind, id in parts]
     written = [
-        write(id, delta).replace("text-delta", f"{kind}-delta", 1) for kind, id, delta, write in deltas
+        write({"type": f"{kind}-delta", "id": id, "delta": delta}) for kind, id, delta, write in deltas
     ]
     events = [*starts, *written]
     fold = MessageBuilder()

@@ -160,20 +160,6 @@ async def test_what_fails_before_the_request_was_not_sent(service, operation, re
     assert sent == 0
 
 
-@pytest.fixture
-async def silent_url():
-    """The https URL of a server that takes connections and never says a word."""
-
-    async def listen(reader, writer):
-        try:
-            await reader.read(-1)
-        finally:
-            writer.close()
-
-    async with await asyncio.start_server(listen, "127.0.0.1", 0) as server:
-        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
 @pytest.mark.parametrize("borrowed", [False, True])
 @pytest.mark.parametrize("operation", ALL)
 async def test_connecting_has_a_limit_of_its_own(silent_url, service, operation, borrowed):

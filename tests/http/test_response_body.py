@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import threading
-import time
 from typing import Any
 
 import pytest
 
 from mintlify_async import (
     APIStatusError,
-    MintlifySession,
     PermissionDeniedError,
     StreamInterruptedError,
     Timeouts,
@@ -84,46 +80,6 @@ async def test_a_malformed_chunk_is_noticed_at_once(virtual, silence, idle):
                 await session.ask("x")
             assert virtual.now() - started <= silence + 0.1
             assert caught.value.events_seen == 2
-
-
-LIMITS = {
-    "first_event, before the headers": ([0.7, HEAD, START, FINISH], {"first_event": 0.5}),
-    "first_event": ([HEAD, 0.7, START, FINISH], {"first_event": 0.5}),
-    "idle": ([HEAD, START, 0.7, FINISH], {"idle": 0.5}),
-    "total": ([HEAD, START, 0.7, FINISH], {"total": 0.5}),
-}
-
-
-@pytest.mark.parametrize("name", LIMITS)
-async def test_an_answer_in_the_socket_wins_over_a_limit_that_a_blocked_loop_missed(name):
-    """Bytes that arrived while user code blocked the loop are read before the limit counts."""
-    pieces, limits = LIMITS[name]
-    received, sent = threading.Event(), threading.Event()
-
-    def serve(listener):
-        connection, _ = listener.accept()
-        with connection:
-            connection.recv(65536)
-            received.set()
-            for piece in pieces:
-                time.sleep(piece) if isinstance(piece, float) else connection.sendall(piece)
-            sent.set()
-            connection.recv(1)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve, args=(listener,))
-        thread.start()
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        account = {"assistant_key": "mint_dsc_x", "domain": "acme"}
-        async with MintlifySession(base_url=address, timeouts=Timeouts(**limits), **account) as session:
-            task = asyncio.create_task(session.ask("x").run())
-            while not received.is_set():
-                await asyncio.sleep(0)
-            for _ in range(20):
-                await asyncio.sleep(0)
-            sent.wait(10)  # past the limit, until the bytes lie in the socket
-            assert (await task).events_seen == 4
-        thread.join()
 
 
 @pytest.mark.parametrize(("limit", "longest"), [(1, 1.0), (60, 2.1)])
