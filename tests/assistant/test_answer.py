@@ -112,10 +112,10 @@ async def test_all_that_arrived_is_read_before_a_cut_is_raised(service, session,
     """What was held back is handed out; the error has the same text."""
     service.script.ask(body=part("a", *deltas)[:-1], fault=Cut(at=-1), times=None)
     session = session.with_options(site="https://docs.acme.com")
-    pieces = []
+    reply, pieces = session.ask("x"), []
     with pytest.raises(StreamInterruptedError) as caught:
-        await collect(session.ask("x").text_stream, pieces)
-    assert "".join(pieces) == caught.value.text == text
+        await collect(reply.text_stream, pieces)
+    assert "".join(pieces) == caught.value.text == reply.text == text
     with pytest.raises(StreamInterruptedError) as caught:
         await session.ask("x")
     assert caught.value.text == text

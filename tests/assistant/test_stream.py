@@ -325,14 +325,23 @@ def test_a_body_that_is_no_event_stream(body: bytes, kind: str, cause: str | Non
         assert outcome.events == []
 
 
-@pytest.mark.parametrize("given", [{}, {"errorText": None}, {"errorText": {"message": "no credits"}}])
-def test_an_error_event_without_a_text_is_an_error_of_the_assistant(given: dict[str, Any]) -> None:
-    """The service said that it failed; what it left out is no failure of ours to read it."""
-    outcome = Outcome(MessageStream(), body_of(*TEXT, {"type": "error", **given}))
+@pytest.mark.parametrize(
+    ("given", "text", "words"),
+    [
+        ({}, "", "it did not say why"),
+        ({"errorText": None}, "", "it did not say why"),
+        ({"errorText": {"message": "no credits"}}, "", "it did not say why"),
+        ({"errorText": "no\ncredits"}, "no\ncredits", r"no\ncredits"),
+    ],
+)
+def test_an_error_event_is_an_error_of_the_assistant(given: dict[str, Any], text: str, words: str) -> None:
+    """The event comes first, then the error, also without a text; what follows it is never seen."""
+    outcome = Outcome(MessageStream(), body_of(*TEXT, {"type": "error", **given}, {**TEXT[2], "delta": "!"}))
     assert type(outcome.error) is AssistantError
-    assert outcome.error.error_text == ""
-    assert str(outcome.error) == "the assistant failed: it did not say why"
+    assert (outcome.error.error_text, outcome.error.text) == (text, "Hello")
+    assert str(outcome.error) == f"the assistant failed: {words}"
     assert outcome.events[-1] == {"type": "error", "errorText": given.get("errorText") or ""}
+    assert outcome.stream.complete
 
 
 # Broken events ----------------------------------------------------------------------------------

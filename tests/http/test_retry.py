@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from mintlify_async import ConfigurationError, RetryPolicy
+from mintlify_async import ConfigurationError, RetryPolicy, Timeouts
 from mintlify_async.http.retry import RetryBudget, retry_after_seconds
 
 WALL = 1_795_000_000.0
@@ -56,25 +58,23 @@ def test_a_pause_that_the_service_asks_for_is_never_cut(asked, random, pause):
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("policy", "field", "number"),
     [
-        {"attempts": 0},
-        {"attempts": True},
-        {"attempts": 1.5},
-        {"base": -1},
-        {"pause_after_429": -1},
-        {"pause_after_429": "1"},
-        {"cap": float("nan")},
-        {"budget": 0},
-        {"within": -1},
-        {"within": True},
+        *((RetryPolicy, "attempts", number) for number in (0, True, 1.5, "1")),
+        *((RetryPolicy, field, -1) for field in ("base", "pause_after_429", "within")),
+        (RetryPolicy, "cap", math.nan),
+        (RetryPolicy, "budget", 0),
+        (Timeouts, "connect", 0),
+        (Timeouts, "idle", -1),
+        (Timeouts, "total", True),
+        (Timeouts, "request", math.nan),
     ],
 )
-def test_a_policy_checks_its_numbers(settings):
+def test_a_policy_checks_its_numbers(policy, field, number):
     """The error names the field."""
     with pytest.raises(ConfigurationError) as caught:
-        RetryPolicy(**settings)
-    assert caught.value.field == next(iter(settings))
+        policy(**{field: number})
+    assert caught.value.field == field
 
 
 def test_the_budget_ends_a_storm_and_comes_back_with_successes():

@@ -205,15 +205,6 @@ def test_a_long_line_that_opens_a_block_is_cut_in_it():
     assert "".join(messages).count("word") == 100
 
 
-@pytest.mark.parametrize("character", ["👍", "e\u0301", "한", "o\u0302\u0301"])
-def test_a_word_longer_than_a_message_is_cut_between_letters_with_their_marks(character):
-    """A mark stays with its letter."""
-    text = character * 180
-    messages = split_markdown(text, 200)
-    assert "".join(messages) == text
-    assert all(not len(message) % len(character) for message in messages)
-
-
 def test_a_run_of_marks_longer_than_a_message_fills_messages():
     """Thousands of marks on one letter are cut where the limit is, and nothing else is."""
     marks = "e" + "\u0301" * 5000
