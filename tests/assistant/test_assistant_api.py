@@ -15,16 +15,18 @@ from tests.support.secret_guard import Keys
 KEYS = Keys()
 
 
+async def read(reply):
+    """Return the events of *reply*."""
+    return [event async for event in reply]
+
+
 async def test_closing_a_reply_that_is_being_opened_frees_it_at_once(service):
     """Closing a reply before its answer began ends its reader and closes the connection."""
     service.script.ask(fault=NoAnswer())
     async with service.session() as session:
         reply = session.ask("x")
 
-        async def read():
-            return [event async for event in reply]
-
-        reader = asyncio.create_task(read())
+        reader = asyncio.create_task(read(reply))
         while not service.requests.count("ask"):
             await asyncio.sleep(0.001)
         await reply.close()
@@ -45,10 +47,7 @@ async def test_a_reply_that_was_closed_ends_quietly_though_its_session_closes_to
     session = service.session(observer=watch)
     reply = session.ask("x")
 
-    async def read():
-        return [event async for event in reply]
-
-    reader = asyncio.create_task(read())
+    reader = asyncio.create_task(read(reply))
     with anyio.fail_after(20):
         await retried.wait()
     await reply.close()

@@ -256,13 +256,6 @@ async def test_a_consumers_task_that_ends_stops_the_reading_and_says_so(service,
         await collect(edits, [])
 
 
-SEARCH = [
-    {"type": "tool-input-available", "toolCallId": "c", "toolName": "search", "input": {}},
-    8.0,
-    {"type": "tool-output-available", "toolCallId": "c", "output": {}},
-]
-
-
 @pytest.mark.parametrize("every", [0.0, 0.5, 1.2, 3.0])
 async def test_a_pause_shows_what_is_held_back(service, session, every):
     """As soon as nothing has come for ``every`` seconds, and a quarter of a second at least."""
@@ -270,21 +263,6 @@ async def test_a_pause_shows_what_is_held_back(service, session, every):
     edits, times = await show(session.ask("Hi").edits(every=every))
     assert [edit.text for edit in edits] == ["Hello", "Hello there"]
     assert [begun for begun, _ in times] == pytest.approx([max(every, 0.25), 60.0], abs=0.01)
-
-
-async def test_no_last_word_is_missing_while_the_service_searches(service, session):
-    """The sentence before a search is complete for as long as the search takes."""
-    events = answer(*"Let me look that up.".partition("look"), end=False)
-    text = [{"type": "text-start", "id": "1"}, {"type": "text-delta", "id": "1", "delta": "Here it is."}]
-    service.script.ask(events=[*events, *SEARCH, *text, {"type": "finish"}])
-    edits, times = await show(session.ask("Hi").edits(every=1.2), takes=0.1)
-    assert [edit.text for edit in edits] == [
-        "Let me look",
-        "Let me look that up.",
-        "Let me look that up.\n\nHere it is.",
-    ]
-    assert times[1][0] == pytest.approx(1.3, abs=0.01)
-    assert "".join(edit.delta for edit in edits) == edits[-1].text
 
 
 async def test_what_a_pause_has_shown_is_not_shown_again(service, session):

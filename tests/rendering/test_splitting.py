@@ -128,13 +128,15 @@ def grow(text: str, limit: int, pieces: list[int], looks: list[str]) -> Iterator
     assert not splitter.next_edit()
 
 
-@settings(max_examples=250, deadline=None)
-@given(
-    text=texts,
-    limit=st.integers(200, 500),
-    pieces=st.lists(st.integers(1, 40) | st.integers(1, 400), min_size=1, max_size=8),
-    looks=st.lists(st.sampled_from(["", "look"]), min_size=1, max_size=8),
-)
+GROWING = {
+    "text": texts,
+    "limit": st.integers(200, 500),
+    "pieces": st.lists(st.integers(1, 40) | st.integers(1, 400), min_size=1, max_size=8),
+}
+
+
+@settings(max_examples=250)
+@given(**GROWING, looks=st.lists(st.sampled_from(["", "look"]), min_size=1, max_size=8))
 def test_any_text_arrives_whole_and_in_the_same_messages(text, limit, pieces, looks):
     """Whatever the text, the pieces and the moments: nothing lost or torn, no fence broken, no edit in vain.
 
@@ -145,13 +147,8 @@ def test_any_text_arrives_whole_and_in_the_same_messages(text, limit, pieces, lo
     assert messages == split_markdown(text, limit)
 
 
-@settings(max_examples=250, deadline=None)
-@given(
-    text=texts,
-    limit=st.integers(200, 500),
-    pieces=st.lists(st.integers(1, 40) | st.integers(1, 400), min_size=1, max_size=8),
-    looks=st.lists(st.sampled_from(["", "look", "pause"]), min_size=1, max_size=8),
-)
+@settings(max_examples=250)
+@given(**GROWING, looks=st.lists(st.sampled_from(["", "look", "pause"]), min_size=1, max_size=8))
 def test_a_pause_shows_everything(text, limit, pieces, looks):
     """Also half a word or half a fence; what follows adds to it, and nothing is lost or torn."""
     messages = follow([*grow(text, limit, pieces, looks)], limit, pauses=True)
