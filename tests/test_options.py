@@ -45,28 +45,16 @@ async def test_the_environment_is_read_once_and_arguments_win(web, bare):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "field"),
-    [
-        *(({"proxy": url}, "proxy") for url in ("localhost:3128", "http://", "https:///path", "http://[bad")),
-        ({"ssl": False}, "ssl"),
-        ({"timeouts": 3}, "timeouts"),
-        ({"project_id": ""}, "project_id"),
-        ({"domain": ".."}, "domain"),
-        *(({"site": site}, "site") for site in ("docs.acme.com", "//docs.acme.com", 7)),
-        ({"site": ""}, "site"),
-        ({"headers": {"Authorization": "x"}}, "headers"),
-        ({"timeouts": 0}, "timeouts"),
-        ({"retrieval_page_size": "5"}, "retrieval_page_size"),
-        ({"allow_insecure_http": "false"}, "allow_insecure_http"),
-        ({"extra_body": 3}, "extra_body"),
-    ],
+    ("name", "value"),
+    [("fp", None), ("fp", ""), ("clock", None), ("project_id", ""), ("retrieval_page_size", "5")],
 )
-def test_a_setting_of_the_wrong_type_is_refused_at_construction(arguments, field):
-    """The session's constructor refuses a setting of a wrong type by name."""
-    with pytest.raises(ConfigurationError) as caught:
-        MintlifySession(**arguments)
-    assert caught.value.field == field
-    assert str(caught.value).startswith(field)
+async def test_with_options_refuses_by_name(name, value):
+    """None is no value for an option that always has one; what it does not know is refused, too."""
+    async with MintlifySession() as session:
+        assert session.with_options(retry=None, poll=None, timeouts=None)  # for these, None changes nothing
+        with pytest.raises(ConfigurationError) as caught:
+            session.with_options(**{name: value})
+        assert caught.value.field == name
 
 
 async def test_further_headers_and_fields_are_copied():
@@ -91,17 +79,6 @@ async def test_the_options_can_be_read():
         assert (other.options.domain, other.options.retry.attempts) == ("acme", 1)
         assert session.options.retry == RetryPolicy()
         assert "secret" not in repr(session.options)
-
-
-@pytest.mark.parametrize("name", ["fp", "retry", "poll", "timeouts"])
-async def test_with_options_checks_the_same(name):
-    """None is no value for an option that always has one; it used to fail in a later call."""
-    async with MintlifySession() as session:
-        if name in ("retry", "poll", "timeouts"):
-            assert session.with_options(**{name: None})  # parameters of their own: None changes nothing
-            return
-        with pytest.raises(ConfigurationError, match=f"^{name} must be"):
-            session.with_options(**{name: None})
 
 
 @pytest.mark.parametrize("variable", [None, "MINTLIFY_ADMIN_API_KEY", "MINTLIFY_API_KEY"])

@@ -13,30 +13,15 @@ import pytest
 
 from mintlify_async.errors import ConfigurationError, ServerError, StateError, StoreConflictError
 from mintlify_async.messages import Message
-from mintlify_async.storage import MemoryStore, SQLiteStore
 from tests.support.conversation_kit import answer
 
+pytestmark = pytest.mark.parametrize("store", ["memory", "sqlite", "redis"], indirect=True)
 STEPS = ["ask"] * 6 + ["cancel", "fail", "undo", "replace", "load", "save", "delete", "at once"]
 
 
 @pytest.fixture(autouse=True)
 def clock():
     """Real time: Redis is another process."""
-
-
-@pytest.fixture(params=["memory", "sqlite", "redis"])
-async def store(request, tmp_path):
-    if request.param == "memory":
-        yield MemoryStore()
-    elif request.param == "sqlite":
-        store = SQLiteStore(tmp_path / "chats.sqlite")
-        yield store
-        await store.close()
-    else:
-        from mintlify_async.contrib.redis import RedisStore
-
-        async with request.getfixturevalue("redis_server").client() as client:
-            yield RedisStore(client, timeout=10)
 
 
 class Writers:

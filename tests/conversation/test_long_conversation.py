@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
-from mintlify_async.contrib.redis import RedisStore
 from mintlify_async.conversation.records import ConversationKeys
 from mintlify_async.errors import StateError, StoreConflictError
 from mintlify_async.messages import Message, ToolPart
-from mintlify_async.storage import MemoryStore, SQLiteStore
 from tests.support.conversation_kit import answer, sent
 
+pytestmark = pytest.mark.parametrize("store", ["memory", "sqlite", "redis"], indirect=True)
 RESULTS = {"results": [{"path": "/p", "content": "word " * 200}] * 20}  # 20 KB
 
 
 @pytest.fixture(autouse=True)
 def clock():
     """Real time: Redis is another process."""
-
-
-@pytest.fixture(params=["memory", "sqlite", "redis"])
-async def store(request, tmp_path):
-    if request.param == "memory":
-        yield MemoryStore()
-    elif request.param == "sqlite":
-        yield SQLiteStore(tmp_path / "chats.sqlite")
-    else:
-        async with request.getfixturevalue("redis_server").client() as client:
-            yield RedisStore(client, timeout=10)
 
 
 class Counted:
@@ -227,43 +212,3 @@ async def test_a_conflict_is_told_before_older_turns_are_read(service, session, 
     with pytest.raises(StoreConflictError):
         await two.ask("Late?")
     assert (counted.loads, counted.saves) == (0, [])
-
-
-SAVE_FOREVER = """
-import asyncio, sys
-from mintlify_async import Message, SQLiteStore
-from mintlify_async.conversation.transcript import ConversationSettings, Transcript
-
-async def main():
-    store = SQLiteStore(sys.argv[1])
-    chat = Transcript(ConversationSettings(fp="ada", store=store, id="c", owner="ada"))
-    await chat.catch_up()
-    while True:
-        number = chat.contents.end
-        question = [Message.user(str(number) + " " * 60_000)]
-        await chat.save(chat.contents.with_turn(question, Message(id=f"a{number}", role="assistant"), None))
-        print(chat.contents.end, flush=True)
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.real
-async def test_a_killed_process_loses_no_turn(tmp_path: Path, session):
-    """Killed at any moment: head and turns are of one step, and what was saved is there."""
-    path = tmp_path / "chats.sqlite"
-    for seconds in (0.0, 0.003, 0.007, 0.011):
-        child = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", SAVE_FOREVER, str(path), stdout=asyncio.subprocess.PIPE
-        )
-        for _ in range(3):
-            await child.stdout.readline()
-        await asyncio.sleep(seconds)
-        child.kill()
-        saved = (await child.communicate())[0].split()
-        store = SQLiteStore(path)
-        chat = await session.conversation(store=store, id="c", owner="ada").load()
-        await store.close()
-        numbers = [int(message.text) for message in chat.messages if message.role == "user"]
-        assert numbers == [*range(len(numbers))]
-        assert len(numbers) >= int(saved[-1] if saved else 0)

@@ -52,3 +52,26 @@ async def test_a_conversation_may_begin_with_a_history(service, session):
         chat.begin_with(["Something else"])
     await chat.ask({"id": "q", "role": "user", "parts": [{"type": "text", "text": "How do I install it?"}]})
     assert sent(service) == [("user", "Hello"), ("assistant", "Hi!"), ("user", "How do I install it?")]
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [
+        (None, "u0 a0 u1 a1 u2 a2 now"),
+        (7, "u0 a0 u1 a1 u2 a2 now"),
+        (6, "u1 a1 u2 a2 now"),
+        (3, "u2 a2 now"),
+        (2, "now"),
+        (1, "now"),
+    ],
+)
+async def test_the_newest_messages_are_sent(service, session, most, expected):
+    """The question always; never an answer whose question is left out."""
+    history = [
+        Message(id=f"{role[0]}{number}", role=role, parts=(TextPart(text="Hi"),))
+        for number in range(3)
+        for role in ("user", "assistant")
+    ]
+    chat = session.conversation(max_messages=most).begin_with(history)
+    await chat.ask([Message.user("now", id="now")])
+    assert [message["id"] for message in body(service)["messages"]] == expected.split()

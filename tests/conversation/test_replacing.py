@@ -8,15 +8,8 @@ from attrs import evolve
 from mintlify_async import ConfigurationError, Message, StoreConflictError
 from mintlify_async.conversation.conversation import ask_with
 from mintlify_async.errors import ServerError, StreamInterruptedError
-from mintlify_async.storage import MemoryStore, SQLiteStore
+from mintlify_async.storage import MemoryStore
 from tests.support.conversation_kit import answer, body, sent
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request, tmp_path):
-    if request.param == "memory":
-        return MemoryStore()
-    return SQLiteStore(tmp_path / "chats.sqlite")
 
 
 async def three_turns(service, session, store):

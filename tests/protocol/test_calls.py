@@ -8,98 +8,73 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mintlify_async import ContextItem, Message, MintlifySession, SearchFilter, Thread
+from mintlify_async import Assumptions, ContextItem, Message, SearchFilter, Thread
 from mintlify_async.protocol.calls import CallDefaults, ask_call
 from tests.support.secret_guard import Keys
-from tests.support.wire_kit import ASK, JOB, STREAM, sent
+from tests.support.wire_kit import JOB, sent
 
 KEYS = Keys()
 ACME = CallDefaults(domain="acme")
 
 
-def body_of(web):
-    return json.loads(bytes(sent(web)["data"]._value))
+async def test_assumptions_can_be_overridden(service):
+    """The get-job path and every other assumption has a field."""
+    assumptions = Assumptions(ask_path="/v9/ask/{domain}", get_job_path="/v9/jobs/{project_id}/{job_id}")
+    async with service.session(assumptions=assumptions, project_id="acme", domain="docs") as session:
+        for call in (session.ask("x").run(), session.job("job_1").refresh()):
+            with pytest.raises(Exception, match="404"):
+                await call
+    assert [request.path for request in service.requests] == ["/v9/ask/docs", "/v9/jobs/acme/job_1"]
 
 
-async def test_create_job_on_the_wire(web, session):
-    """One POST with the prompt, the admin key, and our name; redirects are not followed."""
-    web.post("https://api.mintlify.com/v2/agent/acme/job", payload=JOB, status=201)
-    job = await session.create_job("Fix the typos")
-    assert job.id == "job_1"
-    assert body_of(web) == {"prompt": "Fix the typos"}
+async def test_create_job_on_the_wire(web, service):
+    """One POST with our name; redirects are not followed."""
+    web.post(f"{service.base_url}/v2/agent/acme/job", payload=JOB, status=201)
+    async with service.session(project_id="acme") as session:
+        await session.create_job("Fix the typos")
     request = sent(web)
-    assert request["headers"]["Authorization"] == f"Bearer {KEYS.admin}"
-    assert request["headers"]["Content-Type"] == "application/json"
     assert request["headers"]["User-Agent"].startswith("mintlify-async/")
     assert request["allow_redirects"] is False
 
 
-async def test_a_plain_question_on_the_wire(web, session):
-    """A string becomes one user message; unset fields are left out; the page size is always sent."""
-    web.post(ASK, body=STREAM)
-    await session.ask("How do I log in?")
-    body = body_of(web)
-    assert set(body) == {"fp", "messages", "retrievalPageSize"}
-    assert body["fp"] == "anonymous"
-    assert body["retrievalPageSize"] == 5
-    [message] = body["messages"]
-    assert message["role"] == "user"
-    assert message["id"]
-    assert message["parts"] == [{"type": "text", "text": "How do I log in?"}]
-    assert sent(web)["headers"]["Authorization"] == f"Bearer {KEYS.assistant}"
-
-
 @pytest.mark.shows_secrets("the thread's key belongs in the body that is examined")
-async def test_every_field_of_a_question_on_the_wire(web, session):
-    """Each argument has its wire name."""
-    web.post(ASK, body=STREAM)
+async def test_every_field_of_a_question_on_the_wire(service, session):
+    """Each argument has its wire name, also when it is an object of ours."""
+    service.script.ask(events=[{"type": "finish"}])
     await session.ask(
-        [
-            Message.user("Hi", id="m1"),
-            {"id": "m2", "role": "user", "parts": [{"type": "text", "text": "More"}]},
-        ],
+        [Message.user("Hi", id="m1")],
         thread=Thread("t1", KEYS.thread),
         fp="user-42",
         retrieval_page_size=9,
         filter=SearchFilter(version="v2", language="en", groups=["admin"]),
-        context=[
-            ContextItem("code", "x = 1", path="a.py", element_id="e1"),
-            {"type": "textSelection", "value": "text"},
-        ],
+        context=[ContextItem("code", "x = 1", path="a.py", element_id="e1")],
         current_path="/quickstart",
         headers={"X-Trace": "1"},
         extra_body={"mode": "new"},
     )
-    assert body_of(web) == {
+    (request,) = service.requests
+    assert request.json == {
         "fp": "user-42",
-        "messages": [
-            {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]},
-            {"id": "m2", "role": "user", "parts": [{"type": "text", "text": "More"}]},
-        ],
+        "messages": [{"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}],
         "threadId": "t1",
         "threadKey": KEYS.thread,
         "retrievalPageSize": 9,
         "filter": {"version": "v2", "language": "en", "groups": ["admin"]},
-        "context": [
-            {"type": "code", "value": "x = 1", "path": "a.py", "elementId": "e1"},
-            {"type": "textSelection", "value": "text"},
-        ],
+        "context": [{"type": "code", "value": "x = 1", "path": "a.py", "elementId": "e1"}],
         "currentPath": "/quickstart",
         "mode": "new",
     }
-    assert sent(web)["headers"]["X-Trace"] == "1"
+    assert request.headers["x-trace"] == "1"
 
 
-async def test_extra_body_is_merged_last(web):
-    """extra_body replaces fields of ours; the call's replaces the session's."""
-    web.post(ASK, body=STREAM)
-    async with MintlifySession(
-        domain="acme-docs", assistant_key=KEYS.assistant, extra_body={"a": 1, "b": 1}, headers={"X-A": "1"}
-    ) as session:
-        await session.ask("Hi", extra_body={"b": 2, "fp": "other"}, headers={"X-B": "2"})
-    body = body_of(web)
-    assert (body["a"], body["b"], body["fp"]) == (1, 2, "other")
-    assert {name: sent(web)["headers"][name] for name in ("X-A", "X-B")} == {"X-A": "1", "X-B": "2"}
+async def test_extra_body_is_merged_last(service):
+    """It replaces fields of ours, the messages included; the call's replaces the session's."""
+    messages = [{"id": "m", "role": "user", "parts": [{"type": "text", "text": "theirs"}]}]
+    ours = {"a": 1, "b": 1, "retrievalPageSize": 9}
+    async with service.session(extra_body=ours) as session:
+        await session.ask("ours", extra_body={"b": 2, "fp": "other", "messages": messages})
+    expected = {"a": 1, "b": 2, "fp": "other", "retrievalPageSize": 9, "messages": messages}
+    assert service.requests[0].json == expected
 
 
 @pytest.mark.parametrize("where", ["session", "call", "with_options"])
@@ -115,23 +90,8 @@ async def test_a_page_size_of_none_is_not_sent(service, where):
     assert sizes == ["absent", "absent", 7]
 
 
-async def test_extra_body_replaces_the_messages(service):
-    """What replaces our messages is sent as it was given."""
-    messages = [{"id": "m", "role": "user", "parts": [{"type": "text", "text": "theirs"}]}]
-    async with service.session() as session:
-        await session.ask("ours", extra_body={"messages": messages})
-        await session.ask("ours", extra_body={"retrievalPageSize": 9, "fp": "f"})
-    assert service.requests[0].json["messages"] == messages
-    body = service.requests[1].json
-    assert (body["retrievalPageSize"], body["fp"], body["messages"][0]["parts"][0]["text"]) == (
-        9,
-        "f",
-        "ours",
-    )
-
-
 @pytest.mark.parametrize(
-    ("job_id", "path"),
+    ("project", "path"),
     [
         ("a/b", "a%2Fb"),
         ("a?x=1", "a%3Fx%3D1"),
@@ -142,12 +102,11 @@ async def test_extra_body_replaces_the_messages(service):
         ("a%2Fb", "a%252Fb"),
     ],
 )
-async def test_identifiers_cannot_leave_their_segment(mintlify_service, job_id, path):
+async def test_identifiers_cannot_leave_their_segment(service, session, project, path):
     """What would name another path is percent-encoded, as the server's own log shows."""
-    async with mintlify_service.session(project_id=job_id) as session:
-        with pytest.raises(Exception, match="404"):
-            await session.create_job("x")
-    assert [request.path for request in mintlify_service.requests] == [f"/v2/agent/{path}/job"]
+    with pytest.raises(Exception, match="404"):
+        await session.create_job("x", project_id=project)
+    assert [request.path for request in service.requests] == [f"/v2/agent/{path}/job"]
 
 
 @given(
@@ -162,13 +121,15 @@ def test_a_text_alone_is_written_as_json_would(fp: str, size: float, text: str) 
     (sent,) = json.loads(body)["messages"]
     message = {"id": sent["id"], "role": "user", "parts": [{"type": "text", "text": text}]}
     expected = {"fp": fp, "messages": [message], "retrievalPageSize": size}
+    assert sent["id"]
     assert body == json.dumps(expected, separators=(",", ":")).encode("ascii")
 
 
 async def test_a_header_is_the_same_whatever_its_case(service):
     """Header names compare without case: the call's replace the session's; the content type is ours."""
-    async with service.session(headers={"X-A": "session", "user-agent": "mine"}) as session:
+    async with service.session(headers={"X-A": "session", "user-agent": "mine", "X-B": "1"}) as session:
         await session.create_job("x", headers={"x-a": "call", "ACCEPT": "*/*"})
     sent = service.requests[0].headers
-    expected = {"x-a": "call", "user-agent": "mine", "content-type": "application/json", "accept": "*/*"}
+    expected = {"x-a": "call", "x-b": "1", "user-agent": "mine", "accept": "*/*"}
+    expected["content-type"] = "application/json"
     assert {name: sent[name] for name in expected} == expected

@@ -18,44 +18,46 @@ def refused(make, **arguments):
     [field] = arguments
     assert caught.value.field == field
     assert str(caught.value).startswith(field)
-    assert len(str(caught.value)) < 160
-    return str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("argument", "value", "advice"),
+    "arguments",
     [
-        ("ledger", "redis://:secret@host/0", "a store such as SQLiteStore('mintlify.sqlite'), not a str"),
-        ("ledger", MemoryStore, "MemoryStore"),
-        ("timeouts", aiohttp.ClientTimeout(total=5), "must be Timeouts(…) or None; got ClientTimeout"),
-        ("ssl", False, "must be SSLContext(…) or None; got bool"),
+        {"ledger": "redis://:secret@host/0"},
+        {"ledger": MemoryStore},
+        {"timeouts": aiohttp.ClientTimeout(total=5)},
+        {"timeouts": 3},
+        {"timeouts": 0},
+        {"ssl": False},
+        *({"proxy": url} for url in ("localhost:3128", "http://", "https:///path", "http://[bad")),
+        *({"site": site} for site in ("docs.acme.com", "//docs.acme.com", "", 7)),
+        {"retrieval_page_size": "5"},
+        {"allow_insecure_http": "false"},
+        {"extra_body": 3},
     ],
+    ids=repr,
 )
-def test_a_session_refuses_a_wrong_object(argument, value, advice):
+def test_a_session_refuses_a_wrong_object(arguments):
     """At once, not with an AttributeError at the first request."""
-    text = refused(MintlifySession, **{argument: value})
-    assert advice in text
-    assert "secret" not in text
+    refused(MintlifySession, **arguments)
 
 
-async def test_a_conversation_refuses_a_wrong_store(service):
+async def test_a_conversation_refuses_a_wrong_store(session):
     """Where it is made: its first turn would pay for an answer that it cannot keep."""
-    async with service.session() as session:
-        text = refused(session.conversation, store="x.sqlite")
-        assert "SQLiteStore('mintlify.sqlite'), not a str" in text
-        refused(session.conversation, store=MemoryStore)
+    refused(session.conversation, store="x.sqlite")
+    refused(session.conversation, store=MemoryStore)
 
 
-async def test_a_function_is_checked_before_a_job_is_paid_for(service):
+async def test_a_function_is_checked_before_a_job_is_paid_for(service, session):
     """run_job creates nothing when what comes after the creation cannot work."""
-    async with service.session() as session:
-        for wrong in ({"on_created": later}, {"on_created": "x"}):
-            with pytest.raises(ConfigurationError) as caught:
-                await session.run_job("x", **wrong)
-            assert [caught.value.field] == list(wrong)
-        reply = session.ask("x")
-        refused(reply.edits, tail=later)
-        await reply.close()
+    for wrong in (later, "x"):
+        with pytest.raises(ConfigurationError) as caught:
+            await session.run_job("x", on_created=wrong)
+        assert caught.value.field == "on_created"
+    reply = session.ask("x")
+    refused(reply.edits, tail=later)
+    await reply.close()
     assert not service.requests
 
 
@@ -65,6 +67,4 @@ def test_redis_stores_refuse_what_is_no_client():
     from mintlify_async.contrib.redis import RedisStore
 
     for wrong in ("redis://:secret@host/0", redis.Redis()):
-        text = refused(RedisStore, client=wrong)
-        assert "redis.asyncio.Redis" in text
-        assert "secret" not in text
+        refused(RedisStore, client=wrong)

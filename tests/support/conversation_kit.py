@@ -31,3 +31,8 @@ def answer(text: str, *, id: str = "m", **finish) -> list[dict]:
 
 def roles(chat: Conversation) -> list[str]:
     return [message.role for message in chat.messages]
+
+
+def questions(chat: Conversation) -> list[str]:
+    """Return the text of the user's messages."""
+    return [message.text for message in chat.messages if message.role == "user"]
