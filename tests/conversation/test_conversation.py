@@ -37,12 +37,7 @@ async def test_a_bad_question_is_named(service, session, question, field):
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [
-        ("max_messages", 0),
-        ("id", ""),
-        ("owner", "x" * 300),
-        ("system", Message.user("Hi")),
-    ],
+    [("max_messages", 0), ("id", ""), ("owner", "x" * 300), ("system", Message.user("Hi"))],
 )
 async def test_a_bad_setting_is_named(session, setting, value):
     """A bad setting is refused by its name when the conversation is made."""

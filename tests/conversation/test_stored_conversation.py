@@ -10,22 +10,10 @@ import pytest
 
 from mintlify_async import Conversation, MemoryStore
 from mintlify_async.conversation.records import ConversationKeys
-from mintlify_async.errors import ConfigurationError, ServerError, StateError, StoreConflictError
+from mintlify_async.errors import ConfigurationError, StateError, StoreConflictError
 from mintlify_async.events import Finish
 from mintlify_async.storage.store import new_version
 from tests.support.conversation_kit import questions, sent
-
-
-async def test_a_stored_conversation_goes_on(service, session, store):
-    """Another object with the same id loads the conversation at its first turn."""
-    await session.conversation(fp="ada", store=store, id="help").ask("How do I install it?")
-    chat = session.conversation(fp="ada", store=store, id="help")
-    assert chat.messages == ()
-    reply = await chat.ask("And then?")
-    assert "How do I install it?" in reply.text
-    assert len(chat.messages) == 4
-    assert service.threads["thread_1"].questions == ["How do I install it?", "And then?"]
-    assert (await session.conversation(fp="ada", store=store, id="help").load()).messages == chat.messages
 
 
 async def test_owners_are_apart(service, session, store):
@@ -43,20 +31,6 @@ async def test_owners_are_apart(service, session, store):
         assert await Conversation.ids(store, owner=owner) == ["help"]
     shared = session.conversation(fp="ada-on-the-phone", owner="ada", store=store, id="help")
     assert (await shared.load()).messages == ada.messages
-
-
-async def test_a_stale_conversation_is_told_before_it_asks(service, session, store):
-    """If another object saved in between, nothing is sent; after load() the conversation goes on."""
-    one, two = (session.conversation(fp="u", store=store, id="help") for _ in range(2))
-    await one.ask("How do I install it?")
-    await two.load()
-    await one.ask("And then?")
-    with pytest.raises(StoreConflictError, match="load"):
-        await two.ask("Why?")
-    assert len(service.requests) == 2
-    await two.load()
-    await two.ask("Why?")
-    assert questions(two) == ["How do I install it?", "And then?", "Why?"]
 
 
 async def test_of_two_at_once_one_wins(service, session, store, tmp_path):
@@ -113,18 +87,6 @@ async def test_loading_while_another_object_has_its_turn(service, session, store
         assert len((await two.load()).messages) == 2
         with pytest.raises(StateError, match="busy"):
             await one.load()
-
-
-async def test_a_failed_turn_writes_nothing(service, session, store):
-    """The store has the finished turns only."""
-    chat = session.conversation(fp="u", store=store, id="help")
-    service.script.ask(status=500)
-    with pytest.raises(ServerError):
-        await chat.ask("Hi")
-    assert not (await store.read([HELP.head])).records
-    await chat.retry()
-    (turn,) = await stored_turns(store)
-    assert turn[0]["id"]
 
 
 async def test_undo_forget_and_delete_reach_the_store(service, session, store):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mintlify_async import OutcomeUnknownError
 from mintlify_async.errors import UnexpectedResponseError
-from mintlify_async.model.job_record import Job, JobStatus, Source
+from mintlify_async.model.job_record import Job, Source
 from mintlify_async.model.json_text import json_safe
 from mintlify_async.model.response_info import Headers, ResponseInfo
 from tests.support.json_values import JSON
@@ -88,36 +88,18 @@ async def test_a_record_with_a_number_that_json_has_not_is_refused(service, word
             await session.job("job_1").refresh()
 
 
-@pytest.mark.parametrize("status", ["queued", "COMPLETED", ""])
+@pytest.mark.parametrize("status", ["queued", "COMPLETED"])
 def test_an_unlisted_status_is_kept_and_not_done(status: str) -> None:
-    """A state added next year must not break polling; none at all is no job."""
-    if not status:
-        with pytest.raises(UnexpectedResponseError):
-            Job.from_wire({**JOB, "status": status})
-        return
+    """A state added next year must not break polling."""
     job = Job.from_wire({**JOB, "status": status})
     assert job.status == status
     assert not job.done
 
 
-@pytest.mark.parametrize("status", list(JobStatus))
-def test_listed_statuses(status: JobStatus) -> None:
-    """All but active end a job; a status compares with the plain word."""
-    assert Job.from_wire({**JOB, "status": str(status)}).done is (status != "active")
+ODD = {"source": "acme", "model": 5, "prLink": False, "createdAt": "yesterday", "archivedAt": {}, "new": [1]}
 
 
-@pytest.mark.parametrize(
-    ("field", "content"),
-    [
-        ("source", "acme"),
-        ("model", 5),
-        ("prLink", False),
-        ("createdAt", "yesterday"),
-        ("createdAt", 5),
-        ("archivedAt", {}),
-        ("new", {"a": [1]}),
-    ],
-)
+@pytest.mark.parametrize(("field", "content"), [*ODD.items(), ("createdAt", 5)])
 def test_an_odd_optional_field_does_not_hide_the_job(field: str, content: object) -> None:
     """Id and status are enough; what does not fit is kept and given back."""
     job = Job.from_wire({**JOB, field: content})
@@ -126,7 +108,7 @@ def test_an_odd_optional_field_does_not_hide_the_job(field: str, content: object
 
 
 @pytest.mark.parametrize(
-    "wire", [None, [], "x", {}, {"id": "j"}, {"id": 5, "status": "active"}, {"id": "j", "status": None}]
+    "wire", [None, [], "x", {}, {"id": "j"}, {"id": 5, "status": "active"}, {"id": "j", "status": ""}]
 )
 def test_no_job_without_id_and_status(wire: object) -> None:
     """An answer that names no job is an error that shows it, and no key in it."""

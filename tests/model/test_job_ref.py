@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.jobs.handle import Turn
 from mintlify_async.model.job_ref import End, JobRef, Stamp
-from mintlify_async.protocol.calls import CallDefaults
 from tests.support.job_fakes import FakeAgent
 
 SENT = Stamp(1795324592.125, 1795324591.0)
@@ -139,12 +138,8 @@ async def test_a_job_is_found_by_any_id(service, job):
         assert (await session.job(handle.ref).refresh()).id == job
         turn = await handle.send("y")
         assert JobRef.parse(str(turn.ref)).id == job
-    segment = quote(job, safe="")
-    assert [request.path.partition("/job/")[2] for request in service.requests] == [
-        "",
-        segment,
-        f"{segment}/message",
-    ]
+    paths = [request.path.partition("/job/")[2] for request in service.requests]
+    assert paths == ["", quote(job, safe=""), f"{quote(job, safe='')}/message"]
 
 
 @pytest.mark.parametrize("job", [".", "..", "\ud800"])
@@ -169,23 +164,10 @@ def test_a_session_takes_every_form():
     assert agent.looks == []
 
 
-@pytest.mark.parametrize(
-    "named",
-    [
-        "",
-        ".",
-        "..",
-        " ",
-        " job",
-        "job ",
-        "a\nb",
-        "\x7f",
-        "\ud800",
-        "mintlify-job:1:docs",
-        None,
-        7,
-    ],
-)
+NAMELESS = ["", ".", "..", " ", " job", "job ", "a\nb", "\x7f", "\ud800", "mintlify-job:1:docs", None, 7]
+
+
+@pytest.mark.parametrize("named", NAMELESS)
 def test_a_session_refuses_what_names_no_job(named):
     """The error comes before any request."""
     agent = FakeAgent()
@@ -197,15 +179,6 @@ def test_a_session_refuses_what_names_no_job(named):
 def test_a_session_takes_any_id(named):
     """The interface does not show the format of a job's id."""
     assert FakeAgent().job(named).id == named
-
-
-def test_a_bare_id_needs_a_project():
-    """Without one there is no path to ask."""
-    agent = FakeAgent()
-    agent.defaults = CallDefaults()
-    with pytest.raises(ConfigurationError) as caught:
-        agent.job("job_1")
-    assert caught.value.field == "project_id"
 
 
 def test_a_handle_does_not_travel():

@@ -112,11 +112,12 @@ async def test_a_shared_variable_of_another_kind_is_left_alone(service, bare, ke
     assert not service.requests
 
 
-async def test_prefixes_that_were_corrected_count_for_the_shared_variable(service, bare):
-    """``Assumptions`` says how keys begin."""
+async def test_prefixes_can_be_corrected(service, bare):
+    """``Assumptions`` says how keys begin, for the shared variable, too. An empty prefix accepts any key."""
     bare.setenv("MINTLIFY_API_KEY", "ml-admin-1234567890")
-    assumptions = Assumptions(admin_key_prefix="ml-admin-")
-    async with service.session(admin_key=None, assumptions=assumptions) as session:
-        with pytest.raises(Exception, match="401"):
-            await session.create_job("x")
-    assert authorized(service) == ["ml-admin-1234567890"]
+    for key, prefix in ((None, "ml-admin-"), (KEYS.assistant, "")):
+        assumptions = Assumptions(admin_key_prefix=prefix)
+        async with service.session(admin_key=key, assumptions=assumptions) as session:
+            with pytest.raises(Exception, match="401"):
+                await session.create_job("x")
+    assert authorized(service) == ["ml-admin-1234567890", KEYS.assistant]

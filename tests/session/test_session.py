@@ -294,8 +294,10 @@ async def test_a_job_is_named_by_its_handle_or_its_record(service):
         assert elsewhere.job(job, project_id="other").project_id == "other"
         turn = await handle.send("More")
         assert elsewhere.job(turn).ref.awaiting_turn
-        with pytest.raises(ConfigurationError, match="project_id="):
-            elsewhere.with_options(project_id=None).job(job)
+        for named in (job, job.id):
+            with pytest.raises(ConfigurationError) as caught:
+                elsewhere.with_options(project_id=None).job(named)
+            assert caught.value.field == "project_id"
     assert [request.method for request in service.requests] == ["POST", "GET", "POST"]
 
 
@@ -332,5 +334,3 @@ async def test_a_poll_that_finds_nothing_says_that_its_path_is_assumed(service):
     async with service.session() as session:
         with pytest.raises(NotFoundError, match=r"Assumptions\(get_job_path=…\)"):
             await session.job("nope").refresh()
-
-
