@@ -8,55 +8,31 @@ import pickle
 
 import pytest
 
-import mintlify_async
-from mintlify_async import (
-    APIConnectionError,
-    APIStatusError,
-    APITimeoutError,
-    AssistantError,
-    ConfigurationError,
-    Job,
-    JobFailedError,
-    JobRef,
-    JobTimeoutError,
-    Message,
-    MintlifyError,
-    OutcomeUnknownError,
-    QuotaExceededError,
-    RateLimitError,
-    StateError,
-    StoreConflictError,
-    StreamInterruptedError,
-    Thread,
-)
-from mintlify_async.errors import (
-    CauseSummary,
-    StreamDecodeError,
-    StreamStateError,
-    UnexpectedResponseError,
-    printable,
-)
+from mintlify_async import Job, JobRef, Message, Thread, errors
+from mintlify_async.errors import APIConnectionError, CauseSummary, MintlifyError, StreamInterruptedError
 from tests.support.secret_guard import Keys
 
 JOB = Job(id="job_1", status="failed")
 KEPT = {"partial": Message.user("Hello", id="m1"), "thread": Thread("t1"), "events_seen": 3}
 EXAMPLES = [
-    ConfigurationError("prompt is empty", field="prompt"),
-    StateError("closed"),
-    StoreConflictError("somebody else"),
-    QuotaExceededError("used up", retry_after=3.5, limit="create_job"),
+    errors.ConfigurationError("prompt is empty", field="prompt"),
+    errors.StateError("closed"),
+    errors.StoreConflictError("somebody else"),
+    errors.QuotaExceededError("used up", retry_after=3.5, limit="create_job"),
     APIConnectionError("no route", sent="no", operation="ask", reason="dns", sent_at=1.0),
-    APITimeoutError("late", phase="connect", seconds=10, sent="no", operation="ask"),
-    OutcomeUnknownError("may exist", operation="create_job", project_id="p", status=502, headers={"a": "b"}),
-    APIStatusError("418", status=418, body="tea", headers={"a": "b"}, request_id="r", retry_after=1.0),
-    RateLimitError("429", status=429, retry_after=86400.0, operation="ask"),
-    UnexpectedResponseError("html", excerpt="<html>", status=200, headers={"a": "b"}),
+    errors.APITimeoutError("late", phase="connect", seconds=10, sent="no", operation="ask"),
+    errors.OutcomeUnknownError(
+        "may exist", operation="create_job", project_id="p", status=502, headers={"a": "b"}
+    ),
+    errors.APIStatusError("418", status=418, body="tea", headers={"a": "b"}, request_id="r", retry_after=1.0),
+    errors.RateLimitError("429", status=429, retry_after=86400.0, operation="ask"),
+    errors.UnexpectedResponseError("html", excerpt="<html>", status=200, headers={"a": "b"}),
     StreamInterruptedError("cut", **KEPT),
-    StreamDecodeError("bad", excerpt="{", index=4, **KEPT),
-    StreamStateError("no part", event_type="text-delta", event_id="0", **KEPT),
-    AssistantError("sorry", error_text="sorry", **KEPT),
-    JobFailedError(JOB),
-    JobTimeoutError(JobRef("p", "job_1"), JOB, 12.34),
+    errors.StreamDecodeError("bad", excerpt="{", index=4, **KEPT),
+    errors.StreamStateError("no part", event_type="text-delta", event_id="0", **KEPT),
+    errors.AssistantError("sorry", error_text="sorry", **KEPT),
+    errors.JobFailedError(JOB),
+    errors.JobTimeoutError(JobRef("p", "job_1"), JOB, 12.34),
 ]
 
 
@@ -90,10 +66,10 @@ def test_a_foreign_cause_is_not_carried_along():
 @pytest.mark.parametrize(
     ("error", "builtin"),
     [
-        (ConfigurationError, ValueError),
-        (StateError, RuntimeError),
-        (APITimeoutError, TimeoutError),
-        (JobTimeoutError, TimeoutError),
+        (errors.ConfigurationError, ValueError),
+        (errors.StateError, RuntimeError),
+        (errors.APITimeoutError, TimeoutError),
+        (errors.JobTimeoutError, TimeoutError),
     ],
 )
 def test_errors_are_the_builtin_that_users_catch(error, builtin):
@@ -104,10 +80,10 @@ def test_errors_are_the_builtin_that_users_catch(error, builtin):
 
 def test_every_error_is_in_the_tree_and_exported():
     """The package raises nothing of its own outside MintlifyError."""
-    classes = [c for _, c in inspect.getmembers(mintlify_async.errors, inspect.isclass)]
+    classes = [c for _, c in inspect.getmembers(errors, inspect.isclass)]
     ours = [c for c in classes if c.__module__ == "mintlify_async.errors" and issubclass(c, BaseException)]
     assert all(issubclass(c, MintlifyError) for c in ours if c is not CauseSummary)
-    assert {c.__name__ for c in ours} - {"CauseSummary"} <= set(mintlify_async.errors.__all__)
+    assert {c.__name__ for c in ours} - {"CauseSummary"} <= set(errors.__all__)
 
 
 def test_a_thread_key_does_not_travel_in_a_pickle():
@@ -130,4 +106,4 @@ def test_a_thread_key_does_not_travel_in_a_pickle():
 )
 def test_server_text_is_made_printable_and_short(text, shown):
     """No forged log lines, no terminal commands."""
-    assert printable(text) == shown
+    assert errors.printable(text) == shown

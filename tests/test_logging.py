@@ -42,25 +42,27 @@ def test_a_warning_reaches_stderr_by_itself():
     assert done.stderr == "a paid job may be lost\n"
 
 
-async def test_each_request_has_one_line_at_info(caplog):
-    """With the job's id and status; its attempts are at DEBUG."""
-    caplog.set_level(logging.INFO, logger="mintlify_async")
-    async with LocalService() as service:
-        service.script.ask(status=429, headers={"Retry-After": "0"})
-        service.script.get_job(status=404)
-        async with service.session(retry=RetryPolicy()) as session:
-            job = await session.create_job("Fix the typos")
-            await session.ask("a question")
-            with pytest.raises(NotFoundError):
-                await session.job("nothing").refresh()
-        lines = [one.getMessage() for one in caplog.records if one.name == "mintlify_async"]
-        created, again, answered, missing = lines
-        assert created.startswith(f"create_job: job {job.id} is active (")
-        assert again.startswith("ask failed, attempt 1; again in")
-        assert answered.startswith("ask: the answer begins (")
-        assert answered.endswith("attempts: 2)")
-        assert missing.startswith("get_job: 404")
-        assert len(service.requests) == 4
+async def test_each_request_has_one_line_at_info(service, caplog):
+    """With the job's id and status; its attempts are at DEBUG. No prompt, question, answer, project, domain."""
+    caplog.set_level(logging.DEBUG, logger="mintlify_async")
+    service.script.ask(status=429, headers={"Retry-After": "0"})
+    service.script.get_job(status=404)
+    async with service.session(retry=RetryPolicy()) as session:
+        job = await session.create_job("a secret plan")
+        answer = await session.ask("How do I log in to the vault?")
+        with pytest.raises(NotFoundError):
+            await session.job("nothing").refresh()
+    records = [record for record in caplog.records if record.name == "mintlify_async"]
+    created, again, answered, missing = [r.getMessage() for r in records if r.levelno == logging.INFO]
+    assert created.startswith(f"create_job: job {job.id} is active (")
+    assert again.startswith("ask failed, attempt 1; again in")
+    assert answered.startswith("ask: the answer begins (")
+    assert answered.endswith("attempts: 2)")
+    assert missing.startswith("get_job: 404")
+    assert [record.levelno for record in records].count(logging.DEBUG) == len(service.requests) == 4
+    text = "\n".join(record.getMessage() for record in records)
+    for word in ("secret plan", "vault", answer.text[:30], service.project_id, service.domain):
+        assert word not in text
 
 
 async def silent_question(service: LocalService) -> None:

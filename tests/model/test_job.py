@@ -107,9 +107,11 @@ def test_an_odd_optional_field_does_not_hide_the_job(field: str, content: object
     assert job.to_wire()[field] == content
 
 
-@pytest.mark.parametrize(
-    "wire", [None, [], "x", {}, {"id": "j"}, {"id": 5, "status": "active"}, {"id": "j", "status": ""}]
-)
+NO_JOBS = [None, [], "x", {}, {"id": "j"}, {"id": 5, "status": "active"}]
+NO_JOBS += [{"id": "j", "status": None}, {"id": "j", "status": ""}]
+
+
+@pytest.mark.parametrize("wire", NO_JOBS)
 def test_no_job_without_id_and_status(wire: object) -> None:
     """An answer that names no job is an error that shows it, and no key in it."""
     if isinstance(wire, dict):

@@ -7,8 +7,7 @@ import traceback
 
 import pytest
 
-from mintlify_async import ConfigurationError, MintlifySession, Thread, as_completed, wait_all
-from mintlify_async.testing import LocalService
+from mintlify_async import ConfigurationError, MintlifySession, as_completed, wait_all
 
 SESSION = ["api_key", "max_retries", "stream", "timeout", "idempotency_key", "thread_id"]
 
@@ -40,13 +39,12 @@ def test_a_subclass_may_have_an_argument_of_that_name():
         ("conversation", "thread_id"),
     ],
 )
-async def test_a_verb_names_the_argument_to_write(verb, name):
-    async with LocalService() as service, service.session() as session:
-        first = () if verb == "conversation" else ("a question",)
-        with pytest.raises(ConfigurationError) as caught:
-            await getattr(session, verb)(*first, **{name: "x"})
-        assert caught.value.field == name
-        assert not service.requests
+async def test_a_verb_names_the_argument_to_write(service, session, verb, name):
+    first = () if verb == "conversation" else ("a question",)
+    with pytest.raises(ConfigurationError) as caught:
+        await getattr(session, verb)(*first, **{name: "x"})
+    assert caught.value.field == name
+    assert not service.requests
 
 
 def test_with_options_names_the_argument_to_write(bare):
@@ -54,53 +52,31 @@ def test_with_options_names_the_argument_to_write(bare):
         MintlifySession().with_options(max_retries=3)
 
 
-async def test_other_names_are_pythons_own_error():
-    async with LocalService() as service, service.session() as session:
-        with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
-            session.ask("q", colour=1)
-        assert inspect.iscoroutinefunction(session.create_job)
-        assert not inspect.iscoroutinefunction(session.ask)
+async def test_other_names_are_pythons_own_error(session):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        session.ask("q", colour=1)
+    assert inspect.iscoroutinefunction(session.create_job)
+    assert not inspect.iscoroutinefunction(session.ask)
 
 
-async def test_for_and_with_say_that_they_are_async():
-    async with LocalService() as service, service.session() as session:
-        job = await session.create_job("Fix it")
-        reply = session.ask("q")
-        with pytest.raises(TypeError, match="async with"), session:
-            pass
-        for iterable in (reply, reply.text_stream, as_completed([job])):
-            with pytest.raises(TypeError, match="async for"):
-                list(iterable)
-        await reply.close()
+async def test_for_and_with_say_that_they_are_async(session):
+    job = await session.create_job("Fix it")
+    reply = session.ask("q")
+    with pytest.raises(TypeError, match="async with"), session:
+        pass
+    for iterable in (reply, reply.text_stream, as_completed([job])):
+        with pytest.raises(TypeError, match="async for"):
+            list(iterable)
+    await reply.close()
 
 
-async def test_jobs_one_by_one_and_records_as_handles():
-    async with LocalService() as service, service.session() as session:
-        handle, other = await session.create_job("Fix it"), await session.create_job("And this")
-        with pytest.raises(ConfigurationError) as caught:
-            await wait_all(handle, other)
-        assert caught.value.field == "timeout"  # where a type checker reports it, too
-        record = await handle.refresh()
-        for verb in ("send", "wait"):
-            with pytest.raises(AttributeError, match=rf"session\.job\(job\)\.{verb}\(\)"):
-                getattr(record, verb)
-        assert not hasattr(record, "colour")
-
-
-@pytest.mark.parametrize("thread", ["thread_1\n", Thread(" thread_1", "key_0123456789")])
-async def test_a_thread_that_was_copied_with_a_line_end(thread):
-    """It would be another thread at the service, which answers 404."""
-    async with LocalService() as service, service.session() as session:
-        with pytest.raises(
-            ConfigurationError, match="begins or ends with a blank or a line break; remove it"
-        ):
-            session.ask("q", thread=thread)
-        assert not service.requests
-
-
-async def test_the_text_of_a_thread_is_not_a_thread():
-    async with LocalService() as service, service.session() as session:
-        with pytest.raises(ConfigurationError, match="from_json") as caught:
-            session.ask("q", thread=str(Thread("thread_1", "key_0123456789")))
-        assert caught.value.field == "thread"
-        assert not service.requests
+async def test_jobs_one_by_one_and_records_as_handles(session):
+    handle, other = await session.create_job("Fix it"), await session.create_job("And this")
+    with pytest.raises(ConfigurationError) as caught:
+        await wait_all(handle, other)
+    assert caught.value.field == "timeout"  # where a type checker reports it, too
+    record = await handle.refresh()
+    for verb in ("send", "wait"):
+        with pytest.raises(AttributeError, match=rf"session\.job\(job\)\.{verb}\(\)"):
+            getattr(record, verb)
+    assert not hasattr(record, "colour")
