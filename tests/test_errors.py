@@ -12,6 +12,7 @@ from mintlify_async import Job, JobRef, Message, Thread, errors
 from mintlify_async.errors import APIConnectionError, CauseSummary, MintlifyError, StreamInterruptedError
 from tests.support.secret_guard import Keys
 
+HEADERS = {"a": "b"}
 JOB = Job(id="job_1", status="failed")
 KEPT = {"partial": Message.user("Hello", id="m1"), "thread": Thread("t1"), "events_seen": 3}
 EXAMPLES = [
@@ -24,7 +25,7 @@ EXAMPLES = [
     errors.OutcomeUnknownError(
         "may exist", operation="create_job", project_id="p", status=502, headers={"a": "b"}
     ),
-    errors.APIStatusError("418", status=418, body="tea", headers={"a": "b"}, request_id="r", retry_after=1.0),
+    errors.APIStatusError("418", status=418, body="tea", headers=HEADERS, request_id="r", retry_after=1.0),
     errors.RateLimitError("429", status=429, retry_after=86400.0, operation="ask"),
     errors.UnexpectedResponseError("html", excerpt="<html>", status=200, headers={"a": "b"}),
     StreamInterruptedError("cut", **KEPT),

@@ -43,7 +43,7 @@ def test_a_warning_reaches_stderr_by_itself():
 
 
 async def test_each_request_has_one_line_at_info(service, caplog):
-    """With the job's id and status; its attempts are at DEBUG. No prompt, question, answer, project, domain."""
+    """The attempts are at DEBUG. No line has a prompt, a question, an answer, a project or a domain."""
     caplog.set_level(logging.DEBUG, logger="mintlify_async")
     service.script.ask(status=429, headers={"Retry-After": "0"})
     service.script.get_job(status=404)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from mintlify_async import Assumptions, ConfigurationError, MintlifySession, RetryPolicy
-from mintlify_async.testing import LocalService
 from tests.support.secret_guard import Keys
 from tests.support.wire_kit import JOB
 
@@ -57,13 +56,10 @@ async def test_with_options_refuses_by_name(name, value):
         assert caught.value.field == name
 
 
-async def test_further_headers_and_fields_are_copied():
+async def test_further_headers_and_fields_are_copied(service):
     """What is changed in the mappings later is not sent; ``with_options`` with None takes them away."""
     headers, fields = {"X-Team": "docs"}, {"team": "docs"}
-    async with (
-        LocalService() as service,
-        service.session(headers=headers, extra_body=fields) as session,
-    ):
+    async with service.session(headers=headers, extra_body=fields) as session:
         headers["X-Team"] = fields["team"] = "changed"
         await session.create_job("x")
         await session.with_options(headers=None, extra_body=None).create_job("x")
@@ -136,23 +132,19 @@ def test_check_lists_everything_that_is_missing_at_once(bare, uses, settings, pr
 SOURCE = {"type": "source-url", "sourceId": "s", "url": "/login", "title": "Log in"}
 
 
-async def test_the_site_makes_paths_whole(bare):
+async def test_the_site_makes_paths_whole(service, bare):
     """From the environment, the session or ``with_options``, the nearest first."""
     bare.setenv("MINTLIFY_SITE", "https://env.example")
-    async with LocalService() as service:
-        service.script.ask(events=[SOURCE, {"type": "finish"}], times=None)
-        async with service.session() as session, service.session(site="https://docs.acme.com/") as other:
-            asked = [
-                session.ask("x"),
-                other.ask("x"),
-                other.with_options(site="https://changed.example/docs").ask("x"),
-                other.conversation().ask("x"),
-            ]
-            answers = [await reply for reply in asked]
-    assert [answer.sources[0].url for answer in answers] == [
-        "https://env.example/login",
-        "https://docs.acme.com/login",
-        "https://changed.example/docs/login",
-        "https://docs.acme.com/login",
-    ]
-    assert [answer.site for answer in answers] == [reply.site for reply in asked]
+    service.script.ask(events=[SOURCE, {"type": "finish"}], times=None)
+    async with service.session() as session, service.session(site="https://docs.acme.com/") as other:
+        asked = {
+            "https://env.example": session.ask("x"),
+            "https://docs.acme.com": other.ask("x"),
+            "https://changed.example/docs": other.with_options(site="https://changed.example/docs").ask("x"),
+        }
+        conversation = await other.conversation().ask("x")
+        assert conversation.sources[0].url == "https://docs.acme.com/login"
+        for site, reply in asked.items():
+            answer = await reply
+            assert answer.sources[0].url == f"{site}/login"
+            assert answer.site == reply.site

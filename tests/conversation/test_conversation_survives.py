@@ -25,19 +25,14 @@ import json
 import sys
 import time
 
-from mintlify_async import MintlifySession, SQLiteStore, StoreConflictError
+from mintlify_async import MintlifySession, SQLiteStore
 
 async def main(path: str, question: str) -> None:
     async with MintlifySession() as session:
         chat = await session.conversation(fp="ada", store=SQLiteStore(path), id="help").load()
         print(json.dumps([message.to_wire() for message in chat.messages]), flush=True)
         await asyncio.to_thread(sys.stdin.readline)
-        try:
-            reply = await chat.ask(question)
-        except StoreConflictError:
-            print("conflict", flush=True)
-            await chat.load()
-            reply = await chat.ask(question)
+        await chat.ask(question)
         print(len(chat.messages), flush=True)
 
 asyncio.run(main(*sys.argv[1:]))
@@ -127,22 +122,6 @@ async def test_twenty_turns_in_trouble_and_on_in_another_process(service, sessio
     await chat.load()
     await chat.ask("Is it still me?")
     assert len(chat.messages) == int(count) + 2
-
-
-@pytest.mark.real
-@pytest.mark.shows_secrets("the environment of a child holds the local service's keys")
-async def test_two_processes_with_one_conversation(service, session, tmp_path):
-    """Both loaded the same: one wins; the other is told, loads, and asks again."""
-    path = str(tmp_path / "chats.sqlite")
-    chat = session.conversation(fp="ada", store=SQLiteStore(path), id="help")
-    await chat.ask("How do I install it?")
-    children = [await start_child(service, path, f"Question {n}?") for n in range(2)]
-    for child in children:
-        assert await child.stdout.readline()
-    outputs = await asyncio.gather(*(child.communicate(b"go\n") for child in children))
-    assert sorted(output.split() for output, _ in outputs) == [[b"4"], [b"conflict", b"6"]]
-    await chat.load()
-    assert sorted(questions(chat)) == ["How do I install it?", "Question 0?", "Question 1?"]
 
 
 SAVE_FOREVER = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Sequence
 
@@ -155,19 +154,6 @@ async def test_system_messages_are_sent_however_old(service, session, store):
     copy = chat.fork()
     await copy.ask("And then?")
     assert sent(service)[0] == ("system", "Be brief.")
-
-
-async def test_what_comes_after_finish_replaces_the_turn_in_the_store(service, session, store):
-    """A turn that was saved at ``finish`` is saved again as it is at the end; it is one turn."""
-    late = [{"type": "data-thread", "data": {}, "threadId": "late"}]
-    service.script.ask(events=[*searched("Hello"), *late])
-    chat = session.conversation(store=store, id="c", owner="ada")
-    await chat.ask("Hi")
-    key = ConversationKeys("ada", "c").turn(0)
-    turn = json.loads((await store.read([key])).records[key].value)
-    assert await turn_numbers(store) == [0]
-    assert [part["type"] for part in turn[1]["parts"]][-1] == "data-thread"
-    assert (await session.conversation(store=store, id="c", owner="ada").load()).messages == chat.messages
 
 
 async def test_what_is_sent_is_read_first(service, session, store):

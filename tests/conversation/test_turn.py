@@ -46,15 +46,18 @@ async def test_the_turn_is_committed_before_finish_is_handed_out(service, sessio
     assert roles(chat) == ["user", "assistant"] * 2
 
 
-async def test_what_comes_after_finish_still_counts(service, session):
-    """A thread and parts that arrive after ``finish`` are kept."""
+@pytest.mark.parametrize("stored", [True, False])
+async def test_what_comes_after_finish_still_counts(service, session, stored):
+    """A thread and parts that arrive after ``finish`` are kept, in the store, too; it is one turn."""
     late = [{"type": "data-thread", "data": {}, "threadId": "late", "threadKey": "secret"}]
     service.script.ask(events=[*answer("Hello"), *late])
-    chat = session.conversation()
+    options = {"store": MemoryStore() if stored else None, "id": "c", "owner": "ada"}
+    chat = session.conversation(**options)
     await chat.ask("Hi")
-    assert chat.thread == Thread("late", "secret")
-    assert [part.type for part in chat.messages[1].parts] == ["text", "data-thread"]
-    assert len(chat.messages) == 2
+    for seen in (chat, await session.conversation(**options).load() if stored else chat):
+        assert seen.thread == Thread("late", "secret")
+        assert [part.type for part in seen.messages[1].parts] == ["text", "data-thread"]
+        assert len(seen.messages) == 2
 
 
 async def test_done_without_finish_is_an_end(service, session):

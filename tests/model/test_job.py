@@ -60,12 +60,11 @@ def test_a_field_that_is_set_is_written_anew() -> None:
 
 @pytest.mark.parametrize("more", ['"é":"€"', '"threadKey":"secret"', '"a":1'])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-async def test_the_json_of_a_record_is_kept_beside_its_envelope(service, mark, more):
+async def test_the_json_of_a_record_is_kept_beside_its_envelope(service, session, mark, more):
     """``job.raw`` has every field as it came, whatever the job makes of it; no thread's key."""
     text = f'{{"z":1e400,"id":"job_1","status":"active","n":1.50,"prLink":null,{more}}}'
     service.script.create_job(status=201, body=(mark + text).encode())
-    async with service.session() as session:
-        raw = (await session.create_job("x")).job.raw
+    raw = (await session.create_job("x")).job.raw
     assert raw.status == 201
     assert raw.json == json.loads(text.replace("secret", "***"))
     assert b"1.50" in raw.body
@@ -76,16 +75,15 @@ async def test_the_json_of_a_record_is_kept_beside_its_envelope(service, mark, m
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
-async def test_a_record_with_a_number_that_json_has_not_is_refused(service, word):
+async def test_a_record_with_a_number_that_json_has_not_is_refused(service, session, word):
     """As in the stream: what is not JSON is no record, on a poll and after a POST."""
     body = b'{"id":"job_1","status":"completed","x":%s}' % word.encode()
     service.script.create_job(status=201, body=body)
     service.script.get_job(body=body, times=None)
-    async with service.session() as session:
-        with pytest.raises(OutcomeUnknownError):
-            await session.create_job("x")
-        with pytest.raises(UnexpectedResponseError):
-            await session.job("job_1").refresh()
+    with pytest.raises(OutcomeUnknownError):
+        await session.create_job("x")
+    with pytest.raises(UnexpectedResponseError):
+        await session.job("job_1").refresh()
 
 
 @pytest.mark.parametrize("status", ["queued", "COMPLETED"])
@@ -134,17 +132,16 @@ def test_any_extra_field_of_a_job_is_given_back(extra: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("depth", [100, 300, 700, 3000])
-async def test_a_job_is_read_only_when_it_can_be_printed_and_copied(service, depth):
+async def test_a_job_is_read_only_when_it_can_be_printed_and_copied(service, session, depth):
     """A job nested too deeply to be printed, copied or pickled is refused."""
     body = b'{"id":"j","status":"completed","x":' + b"[" * depth + b"]" * depth + b"}"
     service.script.create_job(status=201, body=body)
-    async with service.session() as session:
-        try:
-            job = (await session.create_job("x")).job
-        except OutcomeUnknownError:
-            assert depth > 200
-        else:
-            repr(job)
-            copy.deepcopy(job)
-            pickle.loads(pickle.dumps(job))
-            job.to_wire()
+    try:
+        job = (await session.create_job("x")).job
+    except OutcomeUnknownError:
+        assert depth > 200
+    else:
+        repr(job)
+        copy.deepcopy(job)
+        pickle.loads(pickle.dumps(job))
+        job.to_wire()

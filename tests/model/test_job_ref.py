@@ -127,27 +127,25 @@ def test_no_identifier_is_refused(name):
 
 
 @pytest.mark.parametrize("job", [" ", "a b", "a\nb", "\x00", "https://x/y?z#", "{}", "mintlify-job:1", "é/…"])
-async def test_a_job_is_found_by_any_id(service, job):
+async def test_a_job_is_found_by_any_id(service, session, job):
     """An id that the service gave goes back percent-encoded, whatever it is: no paid job is lost."""
     record = {"id": job, "status": "completed", "prLink": ""}
     service.script.create_job(status=201, body=record)
     service.script.get_job(body=record, times=None)
     service.script.send_message(body=record)
-    async with service.session() as session:
-        handle = await session.create_job("x")
-        assert (await session.job(handle.ref).refresh()).id == job
-        turn = await handle.send("y")
-        assert JobRef.parse(str(turn.ref)).id == job
+    handle = await session.create_job("x")
+    assert (await session.job(handle.ref).refresh()).id == job
+    turn = await handle.send("y")
+    assert JobRef.parse(str(turn.ref)).id == job
     paths = [request.path.partition("/job/")[2] for request in service.requests]
     assert paths == ["", quote(job, safe=""), f"{quote(job, safe='')}/message"]
 
 
 @pytest.mark.parametrize("job", [".", "..", "\ud800"])
-async def test_an_id_that_no_path_can_name_is_not_sent(service, job):
+async def test_an_id_that_no_path_can_name_is_not_sent(service, session, job):
     """It would name another path, or none."""
-    async with service.session() as session:
-        with pytest.raises(ConfigurationError) as caught:
-            await session.job(JobRef("docs", job)).refresh()
+    with pytest.raises(ConfigurationError) as caught:
+        await session.job(JobRef("docs", job)).refresh()
     assert caught.value.field == "job_id"
     assert not service.requests
 

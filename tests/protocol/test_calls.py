@@ -90,18 +90,10 @@ async def test_a_page_size_of_none_is_not_sent(service, where):
     assert sizes == ["absent", "absent", 7]
 
 
-@pytest.mark.parametrize(
-    ("project", "path"),
-    [
-        ("a/b", "a%2Fb"),
-        ("a?x=1", "a%3Fx%3D1"),
-        ("a#f", "a%23f"),
-        ("a b", "a%20b"),
-        ("..x", "..x"),
-        ("é", "%C3%A9"),
-        ("a%2Fb", "a%252Fb"),
-    ],
-)
+PATHS = {"a/b": "a%2Fb", "a?x=1": "a%3Fx%3D1", "a#f": "a%23f", "a b": "a%20b", "..x": "..x", "é": "%C3%A9"}
+
+
+@pytest.mark.parametrize(("project", "path"), [*PATHS.items(), ("a%2Fb", "a%252Fb")])
 async def test_identifiers_cannot_leave_their_segment(service, session, project, path):
     """What would name another path is percent-encoded, as the server's own log shows."""
     with pytest.raises(Exception, match="404"):

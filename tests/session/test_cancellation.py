@@ -117,85 +117,75 @@ async def test_a_cancelled_step_loses_no_event(service):
     assert seen == [piece["type"] for piece in pieces]
 
 
-async def test_break_in_a_block_closes_the_connection(service):
-    """The service sees the client leave, and stops generating."""
+@pytest.mark.parametrize("block", [True, False])
+async def test_a_break_closes_the_connection(service, session, block):
+    """The service stops generating; without a block, when no reference to the reply is left."""
     service.script.ask(events=[{"type": "start"}, {"type": "text-start", "id": "0"}, 60.0])
-    async with service.session() as session:
+    if block:
         async with session.ask("x") as reply:
             async for _ in reply:
                 break
         assert reply.closed
-        with anyio.fail_after(20):
-            while service.connections or service.answering:
-                await asyncio.sleep(0.001)
-
-
-async def test_break_outside_a_block_is_closed_by_the_finalizer(service):
-    """It is closed without a warning as soon as no reference to the reply is left."""
-    service.script.ask(events=[{"type": "start"}, {"type": "text-start", "id": "0"}, 60.0])
-    async with service.session() as session:
+    else:
         async for _ in session.ask("x"):
             break
-        with anyio.fail_after(20):
-            while service.connections or service.answering:
-                await asyncio.sleep(0.001)
+    with anyio.fail_after(20):
+        while service.connections or service.answering:
+            await asyncio.sleep(0.001)
 
 
-async def test_close_from_another_task_ends_the_reader_quietly(service):
+async def test_close_from_another_task_ends_the_reader_quietly(service, session):
     """Twice, too; a later await says that the answer is not whole."""
     service.script.ask(events=[{"type": "start"}, 60.0])
-    async with service.session() as session:
-        reply = session.ask("x")
-        events = []
+    reply = session.ask("x")
+    events = []
 
-        async def read():
-            async for event in reply:
-                events.append(event.type)
+    async def read():
+        async for event in reply:
+            events.append(event.type)
 
-        reader = asyncio.create_task(read())
-        while not events:
-            await asyncio.sleep(0.001)
-        await reply.close()
-        await reply.close()
-        await reader
-        assert events == ["start"]
-        with pytest.raises(StateError, match="has ended"):
-            aiter(reply)
-        for _ in range(2):
-            with pytest.raises(StreamInterruptedError, match="closed before its end"):
-                await reply
+    reader = asyncio.create_task(read())
+    while not events:
+        await asyncio.sleep(0.001)
+    await reply.close()
+    await reply.close()
+    await reader
+    assert events == ["start"]
+    with pytest.raises(StateError, match="has ended"):
+        aiter(reply)
+    for _ in range(2):
+        with pytest.raises(StreamInterruptedError, match="closed before its end"):
+            await reply
 
 
-async def test_a_second_reader_gets_a_typed_error(service):
+async def test_a_second_reader_gets_a_typed_error(service, session):
     """One consumer at a time, while it opens and while it streams; the first one is not disturbed."""
     service.script.ask(events=[{"type": "start"}, 0.2, {"type": "finish"}], delay=0.1)
-    async with service.session() as session:
-        reply = session.ask("x")
-        first = asyncio.create_task(reply.run())
-        await asyncio.sleep(0)
-        with pytest.raises(StateError, match="already being read"):
-            await anext(reply)
-        while not reply.events_seen:
-            await asyncio.sleep(0.001)
-        with pytest.raises(StateError, match="already being read"):
-            await reply
-        assert (await first).finish_reason is None
-        assert (await reply) is await first
+    reply = session.ask("x")
+    first = asyncio.create_task(reply.run())
+    await asyncio.sleep(0)
+    with pytest.raises(StateError, match="already being read"):
+        await anext(reply)
+    while not reply.events_seen:
+        await asyncio.sleep(0.001)
+    with pytest.raises(StateError, match="already being read"):
+        await reply
+    assert (await first).finish_reason is None
+    assert (await reply) is await first
 
 
-async def test_a_second_await_gives_the_same_and_a_second_failure_too(service):
+async def test_a_second_await_gives_the_same_and_a_second_failure_too(service, session):
     """A reply is one answer; awaiting it again sends nothing."""
-    async with service.session() as session:
-        reply = session.ask("How do I log in?")
-        assert await reply is await reply
-        service.script.ask(status=400)
-        broken = session.ask("x")
-        errors = []
-        for _ in range(2):
-            with pytest.raises(Exception, match="400") as caught:
-                await broken
-            errors.append(caught.value)
-        assert errors[0] is errors[1]
+    reply = session.ask("How do I log in?")
+    assert await reply is await reply
+    service.script.ask(status=400)
+    broken = session.ask("x")
+    errors = []
+    for _ in range(2):
+        with pytest.raises(Exception, match="400") as caught:
+            await broken
+        errors.append(caught.value)
+    assert errors[0] is errors[1]
     assert service.requests.count("ask") == 2
 
 

@@ -30,15 +30,10 @@ def test_a_subclass_may_have_an_argument_of_that_name():
     assert not Ours(api_key="mint_0123456789").closed
 
 
-@pytest.mark.parametrize(
-    ("verb", "name"),
-    [
-        ("ask", "api_key"),
-        ("create_job", "idempotency_key"),
-        ("run_job", "max_retries"),
-        ("conversation", "thread_id"),
-    ],
-)
+VERBS = {"ask": "api_key", "create_job": "idempotency_key", "run_job": "max_retries"}
+
+
+@pytest.mark.parametrize(("verb", "name"), [*VERBS.items(), ("conversation", "thread_id")])
 async def test_a_verb_names_the_argument_to_write(service, session, verb, name):
     first = () if verb == "conversation" else ("a question",)
     with pytest.raises(ConfigurationError) as caught:

@@ -227,43 +227,40 @@ async def test_with_options_shares_connections_and_changes_defaults(service):
         await last.create_job("x")
 
 
-async def test_agent_posts_have_a_connection_of_their_own(service):
+async def test_agent_posts_have_a_connection_of_their_own(service, session):
     """A keep-alive race would leave the outcome of a POST unknown; reading may share."""
-    async with service.session() as session:
-        await session.create_job("x")
-        await session.create_job("x")
-        await session.job("job_1").refresh()
-        await session.job("job_1").refresh()
+    await session.create_job("x")
+    await session.create_job("x")
+    await session.job("job_1").refresh()
+    await session.job("job_1").refresh()
     posts, gets = service.requests[:2], service.requests[2:]
     assert len({request.port for request in posts}) == 2
     assert all(request.headers["connection"] == "close" for request in posts)
     assert len({request.port for request in gets}) == 1
 
 
-async def test_an_answer_gives_its_connection_back(service):
+async def test_an_answer_gives_its_connection_back(service, session):
     """After ``[DONE]`` and the body's end the next question uses the same one."""
-    async with service.session() as session:
-        for _ in range(5):
-            await session.ask("How do I log in?")
+    for _ in range(5):
+        await session.ask("How do I log in?")
     assert len({request.port for request in service.requests}) == 1
 
 
 @pytest.mark.parametrize("scope", ["task", "anyio"])
-async def test_a_cancelled_creation_that_was_sent_is_logged(service, caplog, scope):
+async def test_a_cancelled_creation_that_was_sent_is_logged(service, session, caplog, scope):
     """CancelledError passes as always; the log says that the job may exist."""
     service.script.create_job(delay=60)
-    async with service.session() as session:
-        if scope == "anyio":
-            with anyio.move_on_after(0.1) as cancelled:
-                await session.create_job("x")
-            assert cancelled.cancelled_caught
-        else:
-            task = asyncio.create_task(session.create_job("x"))
-            while not service.requests:
-                await asyncio.sleep(0.001)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+    if scope == "anyio":
+        with anyio.move_on_after(0.1) as cancelled:
+            await session.create_job("x")
+        assert cancelled.cancelled_caught
+    else:
+        task = asyncio.create_task(session.create_job("x"))
+        while not service.requests:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
     assert "create_job was cancelled after it was sent" in caplog.text
     assert len(service.requests) == 1
 
@@ -286,36 +283,33 @@ async def test_a_job_is_named_by_its_handle_or_its_record(service):
     assert [request.method for request in service.requests] == ["POST", "GET", "POST"]
 
 
-async def test_each_customer_is_polled_with_its_own_key(service):
+async def test_each_customer_is_polled_with_its_own_key(service, session):
     """Connections are shared, keys and projects are not: also the polls of a wait use the customer's own."""
     keys = [service.admin_key, "mint_the_key_of_another_customer"]
-    async with service.session() as session:
-        customers = [session, session.with_options(admin_key=keys[1], project_id="other")]
-        for customer, key in zip(customers, keys, strict=True):
-            before = len(service.requests)
-            with pytest.raises(MintlifyError):
-                await customer.job("job_1").wait(timeout=0)
-            with pytest.raises(MintlifyError):
-                await customer.job("job_1").refresh()
-            sent = [request.headers["authorization"] for request in service.requests[before:]]
-            assert len(sent) >= 2
-            assert {header[-8:] for header in sent} == {key[-8:]}
+    customers = [session, session.with_options(admin_key=keys[1], project_id="other")]
+    for customer, key in zip(customers, keys, strict=True):
+        before = len(service.requests)
+        with pytest.raises(MintlifyError):
+            await customer.job("job_1").wait(timeout=0)
+        with pytest.raises(MintlifyError):
+            await customer.job("job_1").refresh()
+        sent = [request.headers["authorization"] for request in service.requests[before:]]
+        assert len(sent) >= 2
+        assert {header[-8:] for header in sent} == {key[-8:]}
 
 
-async def test_a_hook_that_fails_after_a_creation_does_not_lose_the_job(service, caplog):
+async def test_a_hook_that_fails_after_a_creation_does_not_lose_the_job(session, caplog):
     """D8: its error is the caller's; the log has the reference of the paid job."""
 
     def fail(handle):
         raise OSError("mine")
 
-    async with service.session() as session:
-        with pytest.raises(OSError, match="mine"):
-            await session.run_job("x", on_created=fail)
+    with pytest.raises(OSError, match="mine"):
+        await session.run_job("x", on_created=fail)
     assert "the job was created and keeps running: mintlify-job:" in caplog.text
 
 
-async def test_a_poll_that_finds_nothing_says_that_its_path_is_assumed(service):
+async def test_a_poll_that_finds_nothing_says_that_its_path_is_assumed(session):
     """Interface 4.4 does not show the path: the error says how to change it."""
-    async with service.session() as session:
-        with pytest.raises(NotFoundError, match=r"Assumptions\(get_job_path=…\)"):
-            await session.job("nope").refresh()
+    with pytest.raises(NotFoundError, match=r"Assumptions\(get_job_path=…\)"):
+        await session.job("nope").refresh()
