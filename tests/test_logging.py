@@ -11,15 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from mintlify_async import (
-    Limit,
-    MemoryStore,
-    NotFoundError,
-    Quota,
-    RetryPolicy,
-    SQLiteStore,
-    StateError,
-)
+from mintlify_async import Limit, MemoryStore, NotFoundError, Quota, RetryPolicy, SQLiteStore, StateError
 from mintlify_async.runtime import slow_steps
 from mintlify_async.storage import sqlite_file
 from mintlify_async.testing import LocalService

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 
 import pytest
 
@@ -56,22 +55,22 @@ async def turn_numbers(store, id: str = "c") -> list[int]:
     return [keys[key] for key in sorted((await store.read(list(keys))).records)]
 
 
-def searched(text: str, *, id: str = "m", results: object = RESULTS) -> list[dict]:
+def searched(text: str, id: str) -> list[dict]:
     """Return the events of an answer with search results."""
     start, *rest = answer(text, id=id)
     call = {"toolCallId": "call_1", "toolName": "search"}
     found = [
         {"type": "tool-input-available", **call, "input": {"query": "word"}},
-        {"type": "tool-output-available", "toolCallId": "call_1", "output": results},
+        {"type": "tool-output-available", "toolCallId": "call_1", "output": RESULTS},
     ]
     return [start, *found, *rest]
 
 
-async def take_turns(service, chats: Sequence, count: int, begin: int = 0) -> None:
-    """Take *count* turns, with one of *chats* after the other."""
+async def take_turns(service, chat, count: int, begin: int = 0) -> None:
+    """Take *count* turns, the first of which has the number *begin*."""
     for number in range(begin, begin + count):
-        service.script.ask(events=searched(f"Answer {number}", id=f"a{number}"))
-        await chats[number % len(chats)].ask(f"Question {number}?")
+        service.script.ask(events=searched(f"Answer {number}", f"a{number}"))
+        await chat.ask(f"Question {number}?")
 
 
 @pytest.mark.parametrize("fresh", [True, False], ids=["a new object each turn", "one object"])
@@ -84,15 +83,13 @@ async def test_a_turn_costs_the_same_however_many_there_were(service, session, s
     for number in range(14):
         counted.clear()
         chat = session.conversation(**options) if fresh else kept
-        await take_turns(service, [chat], 1, number)
+        await take_turns(service, chat, 1, number)
         costs.append(counted.characters)
         assert counted.saves == [1]
         assert counted.loads == (min(number, 4) if fresh else 0)
         assert len(sent(service)) == min(7, 2 * number + 1)
     assert costs[-1] <= 1.01 * costs[4]
-    assert [message.id for message in (await chat.load()).messages if message.role == "assistant"] == [
-        f"a{number}" for number in range(14)
-    ]
+    assert [message.id for message in (await chat.load()).messages[1::2]] == [f"a{n}" for n in range(14)]
 
 
 async def test_large_parts_are_written_once_and_off_the_loop(service, session, store, monkeypatch):
@@ -112,10 +109,10 @@ async def test_large_parts_are_written_once_and_off_the_loop(service, session, s
     monkeypatch.setattr(ToolPart, "to_wire", noted_to_wire)
     monkeypatch.setattr(Message, "from_wire", classmethod(noted_from_wire))
     chat = session.conversation(store=store, id="c", owner="ada")
-    await take_turns(service, [chat], 5)
+    await take_turns(service, chat, 5)
     assert len(written) == 5
     again = session.conversation(store=store, id="c", owner="ada", max_messages=2)
-    await take_turns(service, [again], 2, 5)
+    await take_turns(service, again, 2, 5)
     assert len(written) == 7
     assert len(read) == 2  # the newest turn, its question and its answer
     await again.load()
@@ -127,7 +124,7 @@ async def test_large_parts_are_written_once_and_off_the_loop(service, session, s
 async def test_undo_takes_the_last_turn_from_the_store(service, session, store):
     """Also of a conversation that is read in part, and again, until nothing is left."""
     options = {"store": store, "id": "c", "owner": "ada", "max_messages": 2}
-    await take_turns(service, [session.conversation(**options)], 4)
+    await take_turns(service, session.conversation(**options), 4)
     chat = session.conversation(**options)
     for left in (3, 2, 1, 0):
         (question,) = await chat.undo()
@@ -135,7 +132,7 @@ async def test_undo_takes_the_last_turn_from_the_store(service, session, store):
         assert await turn_numbers(store) == [0, 1, 2, 3][:left]
     with pytest.raises(StateError, match="no turn"):
         await chat.undo()
-    await take_turns(service, [chat], 1, 9)
+    await take_turns(service, chat, 1, 9)
     again = await session.conversation(**options).load()
     assert [message.text for message in again.messages] == ["Question 9?", "Answer 9 "]
 
@@ -145,10 +142,10 @@ async def test_system_messages_are_sent_however_old(service, session, store):
     seeds = [Message.system("Be brief.", id="s"), Message.user("Hi", id="u")]
     options = {"store": store, "id": "c", "owner": "ada", "max_messages": 2}
     chat = session.conversation(**options).begin_with(seeds)
-    await take_turns(service, [chat], 1)
+    await take_turns(service, chat, 1)
     for number in range(1, 5):
         chat = session.conversation(**options)
-        await take_turns(service, [chat], 1, number)
+        await take_turns(service, chat, 1, number)
         assert sent(service) == [("system", "Be brief."), ("user", f"Question {number}?")]
     await chat.load()
     copy = chat.fork()
@@ -159,7 +156,7 @@ async def test_system_messages_are_sent_however_old(service, session, store):
 async def test_what_is_sent_is_read_first(service, session, store):
     """After undo() less is here than a question is sent with: the rest is read before."""
     options = {"store": store, "id": "c", "owner": "ada", "max_messages": 5}
-    await take_turns(service, [session.conversation(**options)], 6)
+    await take_turns(service, session.conversation(**options), 6)
     chat = session.conversation(**options)
     for _ in range(3):
         await chat.undo()
@@ -175,10 +172,10 @@ async def test_a_fork_is_saved_whole(service, session, store):
     """With its first turn; saving again writes no turn."""
     counted = Counted(store)
     chat = session.conversation(store=counted, id="c", owner="ada")
-    await take_turns(service, [chat], 3)
+    await take_turns(service, chat, 3)
     fork = chat.fork(id="fork")
     counted.clear()
-    await take_turns(service, [fork], 1, 3)
+    await take_turns(service, fork, 1, 3)
     assert counted.saves == [4]
     await fork.save()
     fork.forget_thread()
@@ -192,14 +189,14 @@ async def test_a_conflict_is_told_before_older_turns_are_read(service, session, 
     """Checking for another revision reads no turn; nothing is sent, and after load() it goes on."""
     counted = Counted(store)
     one, two = (session.conversation(store=counted, id="c", owner="ada") for _ in range(2))
-    await take_turns(service, [one], 3)
+    await take_turns(service, one, 3)
     await two.load()
-    await take_turns(service, [one], 1, 3)
+    await take_turns(service, one, 1, 3)
     counted.clear()
     with pytest.raises(StoreConflictError):
         await two.ask("Late?")
     assert (counted.loads, counted.saves) == (0, [])
     assert service.requests.count("ask") == 4
     await two.load()
-    await take_turns(service, [two], 1, 4)
+    await take_turns(service, two, 1, 4)
     assert questions(two) == [f"Question {number}?" for number in range(5)]

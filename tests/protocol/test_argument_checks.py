@@ -99,16 +99,11 @@ def test_a_base_url_may_be_https_or_this_machine(url):
     assert check_base_url("http://10.0.0.1", allow_insecure_http=True) == "http://10.0.0.1"
 
 
-BAD_HEADERS = {
-    "a b": "x",
-    "Host": "x",
-    "Expect": "100-continue",
-    "Authorization": "x",
-    "content-encoding": "gzip",
-}
+BAD_HEADERS = [("a b", "x"), ("Host", "x"), ("Expect", "100-continue"), ("Authorization", "x")]
+BAD_HEADERS += [("content-encoding", "gzip"), ("X", "a\r\nb"), ("X", "é")]
 
 
-@pytest.mark.parametrize("headers", [*BAD_HEADERS.items(), ("X", "a\r\nb"), ("X", "é")], ids=repr)
+@pytest.mark.parametrize("headers", BAD_HEADERS, ids=repr)
 async def test_headers_that_cannot_be_sent_are_refused_before_any_post(service, session, headers):
     """By each operation and by the session. ``Expect`` would send the headers first, before the body."""
     headers = dict([headers])

@@ -7,12 +7,7 @@ import asyncio
 import anyio
 import pytest
 
-from mintlify_async import (
-    MintlifySession,
-    OutcomeUnknownError,
-    StateError,
-    StreamInterruptedError,
-)
+from mintlify_async import MintlifySession, OutcomeUnknownError, StateError, StreamInterruptedError
 from mintlify_async.testing import LocalService
 from tests.support.secret_guard import Keys
 
