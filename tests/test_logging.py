@@ -63,12 +63,6 @@ async def silent_question(service: LocalService) -> None:
         await session.ask("a question")
 
 
-async def silent_creation(service: LocalService) -> None:
-    service.script.create_job(delay=50.0)
-    async with service.session() as session:
-        await session.create_job("Fix the typos")
-
-
 async def turn_behind_another(service: LocalService) -> None:
     store = MemoryStore()
     async with service.session() as session:
@@ -100,7 +94,6 @@ async def call_without_a_key(service: LocalService) -> None:
     ("wait", "line"),
     [
         (silent_question, "ask: no answer yet, 5 s after attempt 1 began"),
-        (silent_creation, "create_job: no answer yet, 5 s after attempt 1 began"),
         (turn_behind_another, "a question waits for another turn of its conversation to end"),
         (call_without_a_slot, "create_job: still waiting for its key or for a slot of the quota"),
         (call_without_a_key, "ask: still waiting for its key or for a slot of the quota"),

@@ -75,20 +75,24 @@ async def test_leaving_the_line(service, session):
     assert not chat.busy
 
 
-async def test_closed_while_it_waits_in_line(service, session):
-    """A reply that is closed before its turn is not asked."""
+@pytest.mark.parametrize("closed", ["reply", "session"])
+async def test_closed_while_it_waits_in_line(service, session, closed):
+    """A question whose reply or session is closed before its turn is not asked; the conversation is free."""
     chat = session.conversation(busy="queue")
     async with chat.ask("First") as first:
-        await anext(first)
         second = chat.ask("Second")
         task = asyncio.create_task(second.run())
         for _ in range(3):
             await asyncio.sleep(0)
-        await second.close()
-        with pytest.raises(StreamInterruptedError, match="closed before its end"):
-            await task
+        await first
+        await (second if closed == "reply" else session).close()
+    with pytest.raises(StreamInterruptedError if closed == "reply" else StateError, match="closed"):
+        await task
     assert len(service.requests) == 1
     assert not chat.busy
+    assert questions(chat) == ["First"]
+    if closed == "session":
+        assert chat.unanswered.text == "Second"
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -121,7 +125,6 @@ async def test_a_turn_lasts_as_long_as_its_block(service, session):
     async with chat.ask("One") as reply:
         await reply
         await chat.ask("Two")
-    service.script.ask(status=500)
     assert len(chat.messages) == 8
 
 
@@ -138,23 +141,6 @@ async def test_a_turn_lasts_until_its_edits_were_shown(service, session, clock):
     assert {index for question, index in shown if question == "How do I ask?"} == {0, 1, 2, 3}
     assert shown == sorted(shown, key=lambda one: one[0] == "How do I ask?")
     assert not chat.busy
-
-
-async def test_a_session_that_closed_while_a_turn_waited_in_line(service):
-    """A queued turn whose session was closed ends with an error and frees the conversation."""
-    async with service.session() as session:
-        chat = session.conversation(busy="queue")
-        async with chat.ask("First") as first:
-            second = chat.ask("Second")
-            task = asyncio.create_task(second.run())
-            for _ in range(3):
-                await asyncio.sleep(0)
-            await first
-            await session.close()
-        with pytest.raises(StateError, match="closed"):
-            await task
-        assert not chat.busy
-        assert chat.unanswered.text == "Second"
 
 
 async def test_a_reply_that_the_next_question_closed_says_so(service, session):

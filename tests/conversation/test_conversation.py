@@ -16,9 +16,6 @@ from tests.support.conversation_kit import sent
     ("question", "field"),
     [
         ("", "messages"),
-        ([], "messages"),
-        ({"id": "x", "role": "user"}, "messages.parts"),
-        ([{"id": "x", "role": "", "parts": []}], "messages[0].role"),
         (Message(id="a", role="assistant", parts=(TextPart(text="Hi"),)), "messages"),
         (["Hi", {"id": "old", "role": "user", "parts": []}], "messages[1].id"),
     ],

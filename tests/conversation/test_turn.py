@@ -108,18 +108,8 @@ async def test_a_turn_that_fails_leaves_no_trace(service, session, script, error
     assert chat.unanswered is None
 
 
-async def test_an_aborted_answer_is_not_committed(service, session):
-    """An answer that the service aborted is not in the history; the reply says that it was aborted."""
-    service.script.ask(events=[*answer("Half")[:-2], {"type": "abort", "reason": "moderation"}])
-    chat = session.conversation()
-    reply = await chat.ask("Hi")
-    assert reply.aborted
-    assert chat.messages == ()
-    assert chat.unanswered.text == "Hi"
-
-
 async def test_a_turn_that_is_broken_off_leaves_no_trace(service, session):
-    """Leaving the block, closing, cancelling or dropping the reply rolls the turn back."""
+    """Leaving the block, closing, cancelling or dropping the reply rolls it back, and so does an abort."""
     chat = session.conversation()
 
     async def leave_block() -> None:
@@ -137,13 +127,18 @@ async def test_a_turn_that_is_broken_off_leaves_no_trace(service, session):
 
     async def cancel() -> None:
         service.script.ask(events=[*answer("Half")[:-2], 100.0])
+        asked = len(service.requests)
         task = asyncio.create_task(chat.ask("Hi").run())
-        await service.until(lambda service: service.answering)
+        await service.until(lambda service: len(service.requests) > asked)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    for way in (leave_block, close, forget, cancel):
+    async def abort() -> None:
+        service.script.ask(events=[*answer("Half")[:-2], {"type": "abort", "reason": "moderation"}])
+        assert (await chat.ask("Hi")).aborted
+
+    for way in (leave_block, close, forget, cancel, abort):
         await way()
         gc.collect()
         assert chat.messages == ()
@@ -153,17 +148,17 @@ async def test_a_turn_that_is_broken_off_leaves_no_trace(service, session):
     assert len(chat.messages) == 2
 
 
-async def test_closing_the_session_rolls_back(service):
+async def test_closing_the_session_rolls_back(service, session):
     """The answer is cut, and the turn is not kept."""
-    async with service.session() as session:
-        chat = session.conversation()
-        service.script.ask(events=[*answer("Half")[:-2], 100.0])
-        async with chat.ask("Hi") as reply:
-            await anext(reply)
-            await session.close()
-            with pytest.raises(StreamInterruptedError):
-                await reply
-        assert (chat.messages, chat.busy) == ((), False)
+    chat = session.conversation()
+    service.script.ask(events=[*answer("Half")[:-2], 100.0])
+    async with chat.ask("Hi") as reply:
+        await anext(reply)
+        await session.close()
+        with pytest.raises(StreamInterruptedError, match="session is closed") as caught:
+            await reply
+    assert isinstance(caught.value.__cause__, StateError)
+    assert (chat.messages, chat.busy) == ((), False)
 
 
 async def test_retry_asks_the_same_with_the_same(service, session):
@@ -229,16 +224,15 @@ async def test_partial_when_cancelled(service, session):
     assert [message.text for message in again.messages] == ["Hi", "Half an "]
 
 
-async def test_a_block_begins_when_it_is_awaited(service):
+async def test_a_block_begins_when_it_is_awaited(service, session):
     """A task that is cancelled before it entered the reply has not entered it: the conversation goes on."""
-    async with service.session() as session:
-        chat = session.conversation()
-        reply = chat.ask("How do I log in?")
-        entering = asyncio.create_task(reply.__aenter__())
-        entering.cancel()
-        await asyncio.wait([entering])
-        await asyncio.create_task(reply.run())
-        await asyncio.create_task(chat.ask("And out?").run())
+    chat = session.conversation()
+    reply = chat.ask("How do I log in?")
+    entering = asyncio.create_task(reply.__aenter__())
+    entering.cancel()
+    await asyncio.wait([entering])
+    await asyncio.create_task(reply.run())
+    await asyncio.create_task(chat.ask("And out?").run())
     assert service.requests.count("ask") == 2
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from mintlify_async import Assumptions, ContextItem, Message, SearchFilter, Thread
 from mintlify_async.protocol.calls import CallDefaults, ask_call
 from tests.support.secret_guard import Keys
-from tests.support.wire_kit import JOB, sent
 
 KEYS = Keys()
 ACME = CallDefaults(domain="acme")
@@ -27,14 +26,13 @@ async def test_assumptions_can_be_overridden(service):
     assert [request.path for request in service.requests] == ["/v9/ask/docs", "/v9/jobs/acme/job_1"]
 
 
-async def test_create_job_on_the_wire(web, service):
+async def test_create_job_on_the_wire(service, session):
     """One POST with our name; redirects are not followed."""
-    web.post(f"{service.base_url}/v2/agent/acme/job", payload=JOB, status=201)
-    async with service.session(project_id="acme") as session:
+    service.script.create_job(status=307, headers={"Location": f"{service.base_url}/v2/agent/acme/job"})
+    with pytest.raises(Exception, match="307"):
         await session.create_job("Fix the typos")
-    request = sent(web)
-    assert request["headers"]["User-Agent"].startswith("mintlify-async/")
-    assert request["allow_redirects"] is False
+    (request,) = service.requests
+    assert request.headers["user-agent"].startswith("mintlify-async/")
 
 
 @pytest.mark.shows_secrets("the thread's key belongs in the body that is examined")

@@ -7,16 +7,9 @@ import asyncio
 import anyio
 import pytest
 
-from mintlify_async import MintlifySession, OutcomeUnknownError, StateError, StreamInterruptedError
+from mintlify_async import OutcomeUnknownError, StateError, StreamInterruptedError
 from mintlify_async.testing import LocalService
-from tests.support.secret_guard import Keys
 
-ACCOUNT = {
-    "project_id": "p",
-    "domain": "d",
-    "admin_key": Keys().admin,
-    "assistant_key": Keys().assistant,
-}
 TURNS = 120  # more than any of these calls takes on loopback
 
 CALLS = {
@@ -195,7 +188,7 @@ async def error_of(call):
 
 @pytest.mark.parametrize("sent", [True, False])
 @pytest.mark.parametrize("name", CALLS)
-async def test_closing_ends_a_call(name, sent):
+async def test_closing_ends_a_call(service, name, sent):
     """The outcome of an agent POST that was sent is unknown. Other calls say that the session is closed."""
     arrived = asyncio.Event()
 
@@ -213,7 +206,7 @@ async def test_closing_ends_a_call(name, sent):
 
     server = await asyncio.start_server(mute, "127.0.0.1", 0)
     address = f"{'http' if sent else 'https'}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    session = MintlifySession(base_url=address, **ACCOUNT)
+    session = service.session(base_url=address)
     call = asyncio.create_task(error_of(CALLS[name](session, {})))
     await arrived.wait()
     await session.close()
