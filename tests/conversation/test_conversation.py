@@ -85,7 +85,7 @@ async def test_forks_go_apart(service, session):
 
 
 async def test_a_conversation_goes_through_json(service, session):
-    """to_dict() and from_dict() keep everything, the thread's key included."""
+    """to_dict() and from_dict() keep everything, the thread's key included, which shows nowhere else."""
     chat = session.conversation(fp="ada", id="help", system="Be brief.")
     await chat.ask("How do I install it?")
     stored = json.loads(json.dumps(chat.to_dict()))
@@ -96,6 +96,9 @@ async def test_a_conversation_goes_through_json(service, session):
     await again.ask("And then?")
     assert service.threads["thread_1"].questions == ["How do I install it?", "And then?"]
     assert len(chat.messages) == 2
+    key = stored.pop("thread")["threadKey"]
+    assert key == chat.thread.key
+    assert key not in f"{chat!r} {chat.messages!r} {stored}"
 
 
 @pytest.mark.parametrize("stored", [None, [], {}, {"version": 2, "messages": []}, {"version": 1}])

@@ -1,8 +1,6 @@
-"""A conversation's thread goes on in each turn, and its key shows nowhere."""
+"""A conversation's thread goes on in each turn."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
@@ -92,14 +90,3 @@ async def test_a_404_without_a_thread_is_not_repeated(service, session):
     with pytest.raises(NotFoundError):
         await session.conversation().ask("Hi")
     assert len(service.requests) == 1
-
-
-async def test_the_key_shows_nowhere(service, session):
-    """The key is in the stored thread only, not in the repr and not in the messages."""
-    chat = session.conversation(fp="ada")
-    await chat.ask("How do I install it?")
-    key = chat.thread.key
-    assert key not in repr(chat)
-    assert key not in repr(chat.messages)
-    assert chat.to_dict()["thread"] == {"threadId": "thread_1", "threadKey": key}
-    assert key not in json.dumps(chat.to_dict()["messages"])

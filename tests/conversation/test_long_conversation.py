@@ -24,18 +24,14 @@ class Counted:
     """A store that counts the turns and the characters that go in and out."""
 
     def __init__(self, store) -> None:
-        self.store, self.keep = store, store.keep
-        self.keys = store.keys
+        self.store = store
         self.clear()
+
+    def __getattr__(self, name):
+        return getattr(self.store, name)
 
     def clear(self) -> None:
         self.loads, self.saves, self.characters = 0, [], 0
-
-    async def take(self, *args, **options):
-        return await self.store.take(*args, **options)
-
-    def __repr__(self) -> str:
-        return "Counted()"
 
     async def read(self, keys):
         snapshot = await self.store.read(keys)
