@@ -18,6 +18,9 @@ def test_context_items() -> None:
     with pytest.raises(ConfigurationError) as caught:
         ContextItem.from_wire("x")
     assert caught.value.field == "context"
+    for wrong in ({"value": 5}, {"path": 5}, {"element_id": 5}):
+        with pytest.raises(ConfigurationError):
+            ContextItem(**{"type": "code", "value": "", **wrong})
 
 
 def test_a_field_of_a_later_version_stays_in_a_context_item() -> None:
