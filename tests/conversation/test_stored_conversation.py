@@ -15,6 +15,12 @@ from mintlify_async.storage.store import new_version
 from tests.support.conversation_kit import questions, sent
 
 
+async def read(reply, seen: list) -> None:
+    """Append the events of *reply* to *seen*."""
+    async for event in reply:
+        seen.append(event)
+
+
 async def test_owners_are_apart(service, session, store):
     """The same id under two owners is two conversations; one cannot load the other's."""
     ada = session.conversation(fp="ada", store=store, id="help")
@@ -32,22 +38,17 @@ async def test_owners_are_apart(service, session, store):
     assert (await shared.load()).messages == ada.messages
 
 
-async def test_of_two_at_once_one_wins(service, session, store, tmp_path):
+async def test_of_two_at_once_one_wins(service, session, store):
     """Of two processes with a running turn, the second to finish gets a conflict and keeps its answer."""
     chat = session.conversation(fp="u", store=store, id="help")
     await chat.ask("How do I install it?")
     head = (await store.read([HELP.head])).records[HELP.head].value
     seen = []
-
-    async def read(reply) -> None:
-        async for event in reply:
-            seen.append(event)
-
     async with chat.ask("And then?") as reply:
         # What another process does has its own objects and no gate of ours.
         await put(store, head)
         with pytest.raises(StoreConflictError):
-            await read(reply)
+            await read(reply, seen)
     assert isinstance(seen[-1], Finish)
     assert reply.text
     assert len(chat.messages) == 2
@@ -222,12 +223,7 @@ async def test_cancelled_while_saving(service, session):
     chat = session.conversation(fp="u", store=store, id="help")
     reply = chat.ask("Hi")
     seen = []
-
-    async def read() -> None:
-        async for event in reply:
-            seen.append(event)
-
-    task = asyncio.create_task(read())
+    task = asyncio.create_task(read(reply, seen))
     await store.saving.wait()
     task.cancel()
     await asyncio.sleep(0)
@@ -237,7 +233,7 @@ async def test_cancelled_while_saving(service, session):
         await task
     assert len(chat.messages) == 2
     assert len((await session.conversation(fp="u", store=store, id="help").load()).messages) == 2
-    await read()
+    await read(reply, seen)
     assert isinstance(seen[-1], Finish)
     assert not chat.busy
 
@@ -248,15 +244,10 @@ async def ask_in_a_block(chat):
             pass
 
 
-async def ask_and_step(chat):
-    async for _ in chat.ask("Hi"):
-        pass
-
-
 WAYS = {
     "await": lambda chat: chat.ask("Hi").run(),
     "block": ask_in_a_block,
-    "step": ask_and_step,
+    "step": lambda chat: read(chat.ask("Hi"), []),
     "undo": lambda chat: chat.undo(),
 }
 
@@ -288,19 +279,16 @@ async def test_a_step_that_was_cancelled_saves_again_when_the_reply_goes_on(serv
     """When only one step was cancelled, the turn is saved at the end of the reply."""
     store = Slow()
     chat = session.conversation(fp="u", store=store, id="help")
-    reply = chat.ask("Hi")
-
-    async def read():
-        return [event async for event in reply]
-
-    task = asyncio.create_task(read())
+    reply, seen = chat.ask("Hi"), []
+    task = asyncio.create_task(read(reply, seen))
     await store.saving.wait()
     task.cancel()
     await asyncio.wait({task}, timeout=5)
     store.go.set()
     assert task.cancelled()
     assert chat.messages == ()
-    assert isinstance((await read())[-1], Finish)
+    await read(reply, seen)
+    assert isinstance(seen[-1], Finish)
     assert len(chat.messages) == 2
 
 

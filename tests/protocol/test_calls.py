@@ -13,7 +13,6 @@ from mintlify_async.protocol.calls import CallDefaults, ask_call
 from tests.support.secret_guard import Keys
 
 KEYS = Keys()
-ACME = CallDefaults(domain="acme")
 
 
 async def test_assumptions_can_be_overridden(service):
@@ -106,7 +105,7 @@ async def test_identifiers_cannot_leave_their_segment(service, session, project,
 )
 def test_a_text_alone_is_written_as_json_would(fp: str, size: float, text: str) -> None:
     """Any text, user and page size give the bytes of json.dumps."""
-    body = ask_call(ACME, text, {"fp": fp, "retrieval_page_size": size}).body
+    body = ask_call(CallDefaults(domain="acme"), text, {"fp": fp, "retrieval_page_size": size}).body
     assert body is not None
     (sent,) = json.loads(body)["messages"]
     message = {"id": sent["id"], "role": "user", "parts": [{"type": "text", "text": text}]}

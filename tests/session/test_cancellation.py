@@ -180,12 +180,6 @@ async def test_a_second_await_gives_the_same_and_a_second_failure_too(service, s
 # Closing the session under a running call --------------------------------------------------------
 
 
-async def error_of(call):
-    """Return the exception that *call* ends with."""
-    (error,) = await asyncio.gather(call, return_exceptions=True)
-    return error
-
-
 @pytest.mark.parametrize("sent", [True, False])
 @pytest.mark.parametrize("name", CALLS)
 async def test_closing_ends_a_call(service, name, sent):
@@ -207,11 +201,11 @@ async def test_closing_ends_a_call(service, name, sent):
     server = await asyncio.start_server(mute, "127.0.0.1", 0)
     address = f"{'http' if sent else 'https'}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     session = service.session(base_url=address)
-    call = asyncio.create_task(error_of(CALLS[name](session, {})))
+    call = asyncio.gather(CALLS[name](session, {}), return_exceptions=True)
     await arrived.wait()
     await session.close()
     with anyio.fail_after(20):
-        error = await call
+        (error,) = await call
     if sent and name in ("create_job", "send_message"):
         assert isinstance(error, OutcomeUnknownError)
         assert (error.reason, error.operation) == ("session_closed", name)
