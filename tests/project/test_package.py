@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import mintlify_async
+from mintlify_async import testing
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(mintlify_async.__file__).parent
@@ -29,17 +30,18 @@ WHEEL_LIMIT_BYTES = 1_000_000
 """Installing the package must stay fast; growth beyond this was added by mistake."""
 
 
-def test_type_checkers_see_the_same_names():
-    """The stub takes each name from the module that the lazy table names."""
-    stub = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
-    imported = [
-        (alias.name, alias.asname, node.module)
-        for node in stub.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    ]
-    table = [(name, name, module) for name, module in mintlify_async._MODULES.items()]
-    assert sorted(imported) == sorted(table)
+@pytest.mark.parametrize("package", [mintlify_async, testing], ids=["package", "testing"])
+def test_type_checkers_see_the_same_names(package):
+    """The stub takes each public name from the module that has it, and no other name."""
+    stub = ast.parse(Path(package.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    named = ["__version__"] if package is mintlify_async else []
+    for node in stub.body:
+        if isinstance(node, ast.ImportFrom):
+            module = importlib.import_module(f".{node.module or ''}", package.__name__)
+            for alias in node.names:
+                assert getattr(package, alias.asname) is getattr(module, alias.name)
+                named.append(alias.asname)
+    assert sorted(named) == sorted(package.__all__) == dir(package)
 
 
 def test_a_name_that_is_not_there():

@@ -8,7 +8,7 @@ import ssl
 import aiohttp
 import pytest
 
-from mintlify_async.testing import Close, Cut, LocalService, NoAnswer, Raw, Reset
+from mintlify_async.testing import Close, Cut, NoAnswer, Raw, Reset
 
 JOBS = "/v2/agent/acme/job"
 BODY = b"0123456789" * 10
@@ -16,21 +16,8 @@ CHUNKS = {"body": [b"one", b"twothree"]}
 
 
 @pytest.fixture
-async def service(virtual):
-    async with LocalService() as running:
-        yield running
-
-
-@pytest.fixture
-async def client(service):
-    timeout = aiohttp.ClientTimeout(total=3600)  # only against a broken test, which would not end
-    async with aiohttp.ClientSession(service.base_url, timeout=timeout) as session:
-        yield session
-
-
-def post(client, service, url=JOBS):
-    key = {"Authorization": f"Bearer {service.admin_key}"}
-    return client.post(url, json={"prompt": "Fix the typos"}, headers=key)
+async def service(client):
+    return client.service
 
 
 async def received(response):
@@ -47,15 +34,13 @@ async def received(response):
 
 async def test_a_closed_port_refuses(client, service):
     """Idle connections are closed, and new ones are refused. The service answers again after the block."""
-    async with post(client, service) as response:
-        await response.read()
+    await client.create()
     async with service.refusing():
         assert service.connections == 0
         with pytest.raises(aiohttp.ClientConnectorError) as caught:
-            await post(client, service)
+            await client.create()
         assert isinstance(caught.value.os_error, ConnectionRefusedError)
-    async with post(client, service) as response:
-        assert response.status == 201
+    assert (await client.create())[0] == 201
     assert len(service.requests) == 2
 
 
@@ -79,15 +64,14 @@ async def test_a_fault_in_place_of_the_response(client, service, virtual, fault,
     service.script.create_job(fault=fault)
     with pytest.raises(error):
         async with asyncio.timeout(600):
-            await post(client, service)
+            await client.create()
     assert virtual.now() == seconds
     request = service.requests[0]
     assert request.body == (b"" if fault.unread else b'{"prompt": "Fix the typos"}')
     assert (len(service.jobs), request.finished) == (0 if fault.unread else 1, False)
     await service.until(lambda service: not service.answering)
     assert request.client_left == (error is TimeoutError)
-    async with post(client, service) as response:
-        assert response.status == 201
+    assert (await client.create())[0] == 201
 
 
 @pytest.mark.parametrize(
@@ -113,11 +97,10 @@ async def test_a_fault_in_place_of_the_response(client, service, virtual, fault,
 async def test_a_fault_inside_the_body(client, service, virtual, answer, fault, data, error, seconds):
     """Exactly these bytes arrive, then this error, after this time. The connection is used up."""
     service.script.create_job(**(answer or {"body": BODY}), fault=fault)
-    async with post(client, service) as response:
+    async with client.request("POST", JOBS) as response:
         assert await received(response) == (data, error)
     assert virtual.now() == seconds
-    async with post(client, service) as response:
-        assert response.status == 201
+    assert (await client.create())[0] == 201
 
 
 @pytest.mark.parametrize(
@@ -132,28 +115,21 @@ async def test_a_fault_inside_the_body(client, service, virtual, answer, fault, 
     ids=str,
 )
 async def test_a_tls_handshake_fails(client, service, fault, error):
-    """The connection ends in the handshake, is refused, or is silent."""
+    """The connection ends in the handshake, is refused, or is silent. No request is read."""
     if fault is not None:
         service.script.connect(fault)
     with pytest.raises(error):
         async with asyncio.timeout(60):
-            await post(client, service, service.base_url.replace("http:", "https:") + JOBS)
-
-
-async def test_a_reset_of_a_new_connection(client, service):
-    """No request is read."""
-    service.script.connect(Reset())
-    with pytest.raises(aiohttp.ClientOSError):
-        await post(client, service)
+            await client.http.post(service.base_url.replace("http:", "https:"))
     assert service.requests == []
 
 
-async def test_untrusted_certificate(virtual):
+async def test_untrusted_certificate(make):
     """A client that does not know the certificate of the service refuses it."""
     trustme = pytest.importorskip("trustme")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
-    async with LocalService(ssl=context) as service, aiohttp.ClientSession() as client:
-        assert service.base_url.startswith("https://")
-        with pytest.raises(aiohttp.ClientConnectorCertificateError):
-            await post(client, service, service.base_url + JOBS)
+    client = await make(ssl=context)
+    assert client.service.base_url.startswith("https://")
+    with pytest.raises(aiohttp.ClientConnectorCertificateError):
+        await client.create()

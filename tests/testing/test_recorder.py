@@ -16,7 +16,7 @@ from mintlify_async import ConfigurationError, MintlifyError, MintlifySession, S
 from mintlify_async.testing import AnswerStyle, Customer, LocalService, Recorder, ThreadStyle, faults
 from mintlify_async.testing.http_answer import to_bytes
 from mintlify_async.testing.loop_time import virtual_time
-from mintlify_async.testing.redaction import BodyRedactor, redact_text
+from mintlify_async.testing.redaction import BodyRedactor
 
 QUESTION = "How does Zephyrine log in at 10 Baker Street?"
 WORDS = ("Zephyrine", "Baker", "Quillon", "quillon", "grüßt", "Handbuch")
@@ -133,23 +133,25 @@ async def test_redacted_a_recording_keeps_every_size_and_time(tmp_path):
 
 @pytest.mark.parametrize("keep_text", [True, False])
 async def test_no_key_is_in_a_recording(tmp_path, keep_text):
-    """Neither an API key nor a thread's key, wherever it stands: headers, bodies, or text that repeats it."""
+    """Neither an API key, here in Base64, nor a thread's: in headers, bodies, and text that repeats it."""
     path = tmp_path / "all.jsonl"
     places = ThreadStyle(key_in={"header", "finish", "metadata", "data"})
-    async with LocalService(answers=AnswerStyle(thread=places)) as service:
+    customer = Customer(assistant_key="mint_dsc_c2VjcmV0LXZhbHVl==")
+    async with LocalService(customers=[customer], answers=AnswerStyle(thread=places)) as service:
         recorder = Recorder(path, keep_text=keep_text)
         async with service.session() as session:
             recorder.record(session)
             answer = await session.ask("How do I log in?")
             await session.ask("And by SSO?", thread=answer.thread)
-            service.script.ask(f"Your key is {service.assistant_key}.")
-            await session.ask("What is my key?")
+            key = service.assistant_key
+            service.script.ask(f"Your key is {key}.", headers={"X-Echo": f"Bearer {key}", "Via": key})
+            assert key in (await session.ask(f"Is {key} my key?")).text
             job = await session.create_job("Fix the typos", headers={"X-Api-Token": "token-5ecret"})
             await job.refresh()
             service.script.get_job(status=500, body={"error": f"bad {service.admin_key}"}, times=None)
             with pytest.raises(MintlifyError):
                 await session.with_options(retry=None).job(job.ref).refresh()
-        keys = [service.admin_key, service.assistant_key, answer.thread.key, "token-5ecret"]
+        keys = [service.admin_key, "c2VjcmV0LXZhbHVl", answer.thread.key, "token-5ecret"]
     file = path.read_text()
     assert len(file.splitlines()) >= 7
     assert not [key for key in keys if key in file]
@@ -202,18 +204,6 @@ async def test_every_end_is_played_as_it_was(tmp_path, answer, keep_text):
     assert [(at, event["type"]) for at, event in second.events] == [
         (at, event["type"]) for at, event in first.events
     ]
-
-
-@pytest.mark.parametrize("keep_text", [True, False])
-async def test_a_key_with_an_equals_sign_is_in_no_recording(tmp_path, keep_text):
-    """Such as one in Base64: not in the body, a header or an address that repeats it."""
-    path = tmp_path / "all.jsonl"
-    key = "mint_dsc_c2VjcmV0LXZhbHVl=="
-    async with LocalService(customers=[Customer(assistant_key=key)]) as service, service.session() as session:
-        Recorder(path, keep_text=keep_text).record(session)
-        service.script.ask(f"Your key is {key}.", headers={"X-Echo": f"Bearer {key}", "Via": key})
-        assert key in (await session.ask(f"Is {key} my key?")).text
-    assert "c2VjcmV0LXZhbHVl" not in path.read_text()
 
 
 async def test_a_job_is_played_with_all_its_polls(tmp_path):
@@ -322,18 +312,4 @@ def test_redacted_json_is_json(content, text):
         redacted = BodyRedactor(False).redact(b"data: " + body + b"\n\n")
         read = json.loads(redacted[6:].decode("utf-8", "surrogateescape"))
         assert read["type"] == "data-x"
-        assert not set(re.findall("[A-Za-z0-9]", read["delta"])) - {"x"}
-
-
-@pytest.mark.parametrize(
-    ("text", "redacted"),
-    [
-        ("Log in 42!", "xxx xx xx!"),
-        (r"a\nb\"c\\d", r"x\nx\"x\\x"),
-        (r"\u0041\u00fc\ud83d\ude00\u000b", r"\u0078\u00e9\ud83d\ude00\u000b"),
-        ("aß…😀", "xé…😀"),
-    ],
-)
-def test_text_is_replaced_by_its_like(text, redacted):
-    """Letters and digits, characters of as many bytes, escapes of the same kind."""
-    assert redact_text(text) == redacted
+        assert not set(re.findall(r"[^\W_]", read["delta"])) - {"x", "é"}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
-import aiohttp
 import pytest
 
 from mintlify_async import (
@@ -16,46 +14,19 @@ from mintlify_async import (
     RateLimitError,
     TextDelta,
 )
-from mintlify_async.testing import (
-    Answer,
-    LocalService,
-    Script,
-)
+from mintlify_async.testing import Answer, Script
 
-JOBS = "/v2/agent/acme/job"
 ASK = "/discovery/v2/assistant/acme-docs/message"
 
 
 @pytest.fixture
-async def service(virtual):
-    async with LocalService() as running:
-        yield running
+async def service(client):
+    return client.service
 
 
-@pytest.fixture
-async def client(service):
-    timeout = aiohttp.ClientTimeout(total=3600)
-    async with aiohttp.ClientSession(service.base_url, timeout=timeout) as session:
-        yield session
-
-
-async def create(client, service):
-    headers = {"Authorization": f"Bearer {service.admin_key}"}
-    async with client.post(JOBS, json={"prompt": "Fix"}, headers=headers) as response:
-        return response.status, await response.text(), response.headers
-
-
-async def ask(client, service, text="How do I wait for a job?"):
-    message = {"id": "1", "role": "user", "parts": [{"type": "text", "text": text}]}
-    headers = {"Authorization": f"Bearer {service.assistant_key}"}
-    body = {"fp": "anonymous", "messages": [message]}
-    async with client.post(ASK, json=body, headers=headers) as response:
-        return response.status, await response.text(), response.headers
-
-
-async def test_an_answer_of_given_words():
+async def test_an_answer_of_given_words(service):
     """Its text, sources and suggestions are those that were given; the rest is as always."""
-    async with LocalService() as service, service.session() as session:
+    async with service.session() as session:
         chat = session.conversation()
         first = await chat.ask("How do I log in?")
         service.script.ask(
@@ -82,12 +53,10 @@ async def test_words_only_and_an_error(service):
         answer = await session.ask("Hi")
         assert (answer.text, answer.sources, answer.suggestions) == ("Hello", [], [])
         assert service.now() > 8
-        with pytest.raises(AssistantError, match="overloaded") as caught:
-            await session.ask("Hi")
-        assert caught.value.text == "Half of it"
-        for _ in range(2):
-            with pytest.raises(AssistantError, match="down"):
+        for text, error in (("Half of it", "overloaded"), ("", "down"), ("", "down")):
+            with pytest.raises(AssistantError, match=error) as caught:
                 await session.ask("Hi")
+            assert caught.value.text == text
 
 
 @pytest.mark.parametrize(
@@ -111,75 +80,66 @@ def test_a_slip_is_told_when_the_answer_is_scripted(operation, arguments):
     assert not script.rules
 
 
-async def test_status_headers_and_body(client, service):
-    """Exactly as given, once; then the service answers by itself."""
-    service.script.create_job(status=503, headers={"Retry-After": "7"}, body="<html>")
-    status, body, headers = await create(client, service)
-    assert (status, body, headers["Retry-After"]) == (503, "<html>", "7")
-    assert (await create(client, service))[0] == 201
+OWN = {"id": "job_1", "status": "active"}
 
 
-async def test_a_status_alone_has_the_error_shape(client, service):
-    """That of the operation's API."""
-    service.script.create_job(status=500)
-    service.script.ask(status=500)
-    assert json.loads((await create(client, service))[1]) == {"error": "scripted status 500"}
-    assert json.loads((await ask(client, service))[1]) == {"message": "scripted status 500"}
+def echo(request):
+    return Answer(status=299, body=(request.body,))
 
 
-async def test_headers_alone_are_added_to_the_own_answer(client, service):
-    """The service still answers by itself."""
-    service.script.create_job(headers={"X-Request-Id": "req_1", "content-type": "application/x-job"})
-    status, body, headers = await create(client, service)
-    assert (status, json.loads(body)["id"]) == (201, "job_1")
-    assert (headers["X-Request-Id"], headers["Content-Type"]) == ("req_1", "application/x-job")
-
-
-async def test_fields_replace_those_of_the_own_answer(client, service):
-    """The rest is the job as it is."""
-    service.script.create_job(fields={"status": "queued", "new": 1})
-    document = json.loads((await create(client, service))[1])
-    assert (document["status"], document["new"], document["id"]) == ("queued", 1, "job_1")
-    assert service.jobs["job_1"].status == "active"
+@pytest.mark.parametrize(
+    ("scripted", "status", "body"),
+    [
+        ({"status": 503, "headers": {"Retry-After": "7"}, "body": "<html>"}, 503, "<html>"),
+        ({"status": 500}, 500, {"error": "scripted status 500"}),
+        ({"headers": {"X-Request-Id": "req_1", "content-type": "application/x-job"}}, 201, OWN),
+        ({"fields": {"status": "queued", "new": 1}}, 201, OWN | {"status": "queued", "new": 1}),
+        ({"delay": 45}, 201, OWN),
+        ({"body": echo}, 299, {"prompt": "Fix the typos"}),
+    ],
+)
+async def test_one_answer_is_as_scripted(client, service, scripted, status, body):
+    """What is given replaces that of the service's own answer, once; then the service answers by itself."""
+    service.script.create_job(**scripted)
+    got, document, headers = await client.create()
+    assert got == status
+    assert ({name: document[name] for name in body} if isinstance(body, dict) else document) == body
+    assert all(headers.getall(name) == [text] for name, text in scripted.get("headers", {}).items())
+    assert service.now() == scripted.get("delay", 0)
+    status, document, _ = await client.create()
+    assert (status, document["status"]) == (201, "active")
+    assert service.jobs["job_1"].status != "queued"
 
 
 async def test_exact_events(client, service):
     """Dicts and events of this package, each in an event of its own; [DONE] by choice."""
     service.script.ask(events=[{"type": "text-start", "id": "é"}, TextDelta(id="é", delta="\ud83d")])
-    assert (await ask(client, service))[1] == (
+    assert (await client.ask("Hi"))[1] == (
         'data: {"type":"text-start","id":"é"}\n\n'
         'data: {"type":"text-delta","id":"\\u00e9","delta":"\\ud83d"}\n\n'
         "data: [DONE]\n\n"
     )
     service.script.ask(body=[Finish(thread_id="t")])
-    assert (await ask(client, service))[1] == 'data: {"type":"finish","threadId":"t"}\n\n'
+    assert (await client.ask("Hi"))[1] == 'data: {"type":"finish","threadId":"t"}\n\n'
 
 
-async def test_pauses_between_events(client, service, virtual):
+async def test_pauses_between_events(client, service):
     """A number between events, and the same pause between all of them."""
     service.script.ask(events=[{"type": "start"}, 30.0, {"type": "finish"}])
-    await ask(client, service)
-    assert virtual.now() == 30
+    await client.ask("Hi")
+    assert service.now() == 30
     service.script.ask(events=[{"type": "start"}, {"type": "start-step"}, {"type": "finish"}], pause=5)
-    await ask(client, service)
-    assert virtual.now() == 40
+    await client.ask("Hi")
+    assert service.now() == 40
 
 
-async def test_exact_splits(client, service, virtual):
+async def test_exact_splits(client, service):
     """Each piece arrives by itself, though it ends inside a character."""
     service.script.ask(body=[b"data: \xc3", 2.0, b"\xa9", "\r", 1, "\n\r\n"])
-    headers = {"Authorization": f"Bearer {service.assistant_key}"}
-    async with client.post(ASK, json={}, headers=headers) as response:
+    async with client.request("POST", ASK, service.assistant_key, json={}) as response:
         seen = [data async for data in response.content.iter_any()]
     assert seen == [b"data: \xc3", b"\xa9", b"\r", b"\n\r\n"]
-    assert virtual.now() == 3
-
-
-async def test_delay(client, service, virtual):
-    """The answer is the service's own, later."""
-    service.script.create_job(delay=45)
-    assert (await create(client, service))[0] == 201
-    assert virtual.now() == 45
+    assert service.now() == 3
 
 
 async def test_answers_wait_in_line(client, service):
@@ -187,74 +147,56 @@ async def test_answers_wait_in_line(client, service):
     service.script.create_job(status=500)
     service.script.ask(status=404)
     service.script.create_job(status=502, times=2)
-    assert (await ask(client, service))[0] == 404
-    assert [(await create(client, service))[0] for _ in range(4)] == [500, 502, 502, 201]
+    assert (await client.ask("Hi"))[:2] == (404, {"message": "scripted status 404"})
+    assert [(await client.create())[0] for _ in range(4)] == [500, 502, 502, 201]
     assert service.script.rules == []
 
 
 async def test_until_told(client, service):
-    """times=None goes on until the rule is stopped."""
-    rule = service.script.create_job(status=500, times=None)
-    assert [(await create(client, service))[0] for _ in range(3)] == [500] * 3
+    """times=None goes on until the rule is stopped, or all are cleared. It can answer any operation."""
+    rule = service.script.any(status=502, times=None)
+    assert [(await client.create())[0], (await client.ask("Hi"))[0], (await client.create())[0]] == [502] * 3
     rule.stop()
-    assert (await create(client, service))[0] == 201
+    assert (await client.create())[0] == 201
     assert rule.used == 3
+    service.script.create_job(status=500, times=None)
+    service.script.clear()
+    assert (await client.create())[0] == 201
 
 
 @pytest.mark.parametrize("operation", ["create_job", "ask"])
-async def test_a_429_alone_reaches_the_caller(service, operation):
-    """As the service sends it: plain text, and a time that is too long to wait for."""
-    getattr(service.script, operation)(status=429)
+async def test_a_429_alone_and_a_402_alone_reach_the_caller(service, operation):
+    """As the service sends them: text and a time that is too long to wait for, and an error text."""
     async with service.session() as session:
-        with pytest.raises(RateLimitError) as caught:
-            await getattr(session, operation)("How do I wait for a job?")
-    assert caught.value.retry_after == 3600
-    assert caught.value.body == "Too many requests, please try again later."
-    assert caught.value.headers["x-ratelimit-remaining"] == "0"
-    assert service.requests.count(operation) == 1
+        call = getattr(session, operation)
+        getattr(service.script, operation)(status=429)
+        with pytest.raises(RateLimitError) as limited:
+            await call("How do I wait for a job?")
+        getattr(service.script, operation)(status=402)
+        with pytest.raises(PaymentRequiredError) as unpaid:
+            await call("How do I wait for a job?")
+    assert limited.value.retry_after == 3600
+    assert limited.value.body == "Too many requests, please try again later."
+    assert limited.value.headers["x-ratelimit-remaining"] == "0"
+    assert "error" in unpaid.value.body
+    assert service.requests.count(operation) == 2
 
 
-@pytest.mark.parametrize("operation", ["create_job", "ask"])
-async def test_a_402_alone(service, operation):
-    """It has an error text, for questions, too."""
-    getattr(service.script, operation)(status=402)
-    async with service.session() as session:
-        with pytest.raises(PaymentRequiredError) as caught:
-            await getattr(session, operation)("How do I wait for a job?")
-    assert "error" in caught.value.body
-
-
-async def test_any_operation(client, service):
-    """The next requests, whatever they are."""
-    service.script.any(status=502, times=2)
-    assert [(await create(client, service))[0], (await ask(client, service))[0]] == [502, 502]
-
-
-async def test_answers_made_from_the_request(client, service):
-    """A function sees what was sent."""
-    service.script.create_job(body=lambda request: Answer(status=299, body=(request.body,)))
-    assert (await create(client, service))[:2] == (299, '{"prompt": "Fix"}')
-
-
-async def test_the_next_jobs_life(client, service, virtual):
-    """By time, for one job; the one after it lives as usual."""
+async def test_the_next_jobs_life(client, service):
+    """By time, or by looks, the last of which stays; for one job. The one after them lives as usual."""
     service.script.job(seconds=60, outcome="failed")
-    await create(client, service)
-    await create(client, service)
+    service.script.job("active", "queued", "failed")
+    for _ in range(3):
+        await client.create()
+    looks = [(await client.look("job_2"))[1]["status"] for _ in range(4)]
+    assert looks == ["active", "queued", "failed", "failed"]
     await asyncio.sleep(30)
-    assert [job.status for job in service.jobs.values()] == ["active", "completed"]
+    assert [service.jobs[name].status for name in ("job_1", "job_3")] == ["active", "completed"]
     await asyncio.sleep(30)
     assert service.jobs["job_1"].status == "failed"
 
 
-async def test_clearing(client, service):
-    """Nothing is scripted any more."""
-    service.script.any(status=500, times=None)
-    service.script.clear()
-    assert (await create(client, service))[0] == 201
-
-
-async def test_many_streams_keep_their_order(service):
+async def test_many_streams_keep_their_order(client, service):
     """Each gets its own events, in order, all open at the same time."""
     opened = asyncio.Event()
 
@@ -263,18 +205,15 @@ async def test_many_streams_keep_their_order(service):
         return Answer(body=tuple(f"{number}:{step};".encode() for step in range(20)), chunked=True)
 
     service.script.ask(body=respond, times=None)
-    headers = {"Authorization": f"Bearer {service.assistant_key}"}
-    connector = aiohttp.TCPConnector(limit=0)
 
-    async def read(client, number):
+    async def read(number):
         body = {"messages": [{"id": str(number)}]}
-        async with client.post(service.base_url + ASK, json=body, headers=headers) as response:
+        async with client.request("POST", ASK, service.assistant_key, json=body) as response:
             await opened.wait()
             return await response.text()
 
-    async with aiohttp.ClientSession(connector=connector) as client:
-        readers = [asyncio.create_task(read(client, number)) for number in range(300)]
-        await service.until(lambda service: len(service.requests) == 300)
-        opened.set()
-        answers = await asyncio.gather(*readers)
+    readers = [asyncio.create_task(read(number)) for number in range(300)]
+    await service.until(lambda service: len(service.requests) == 300)
+    opened.set()
+    answers = await asyncio.gather(*readers)
     assert answers == ["".join(f"{number}:{step};" for step in range(20)) for number in range(300)]

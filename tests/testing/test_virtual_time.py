@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import sqlite3
 import threading
 import time
 
@@ -78,41 +77,17 @@ def in_anyios_thread() -> object:
     return to_thread.run_sync(time.sleep, 0.02)
 
 
-def in_sqlite() -> object:
-    def write() -> None:
-        with sqlite3.connect(":memory:") as database:
-            database.execute("create table t (x)")
-        time.sleep(0.02)
-        database.close()
-
-    return asyncio.get_running_loop().run_in_executor(None, write)
-
-
 def looking_up_a_name() -> object:
     return asyncio.get_running_loop().getaddrinfo("localhost", 80)
 
 
-@pytest.mark.parametrize("work", [in_asyncios_thread, in_anyios_thread, in_sqlite, looking_up_a_name])
+@pytest.mark.parametrize("work", [in_asyncios_thread, in_anyios_thread, looking_up_a_name])
 async def test_it_stands_still_while_a_thread_works(work) -> None:
     """A thread is not late because the loop has nothing to do."""
     with virtual_time() as virtual:
         async with asyncio.timeout(0.001):
             await work()
         assert virtual.now() == 0.0
-
-
-def test_several_loops_one_after_the_other() -> None:
-    """Each ``asyncio.run`` has a time of its own."""
-
-    async def main() -> float:
-        with virtual_time() as virtual:
-            async with LocalService() as service, service.session() as session:
-                await session.run_job("Fix the typos", timeout=900)
-            return virtual.now()
-
-    first = asyncio.run(main())
-    assert first >= 3
-    assert asyncio.run(main()) > 3
 
 
 def test_one_thread_at_a_time_can_be_virtual_beside_a_real_one() -> None:
@@ -136,16 +111,6 @@ def test_one_thread_at_a_time_can_be_virtual_beside_a_real_one() -> None:
 
     asyncio.run(main())
     assert real[0] >= 0.04
-
-
-async def test_a_silent_answer_ends_at_its_limit_exactly() -> None:
-    """Half an hour of silence on a real connection, and the limit on it, take no real time."""
-    with virtual_time() as virtual:
-        async with LocalService() as service, service.session() as session:
-            service.script.ask(body=[b'data: {"type":"start"}\n\n', 1800.0, b"data: [DONE]\n\n"])
-            with pytest.raises(Exception, match="no data for 120 s"):
-                await session.ask("How do I log in?")
-            assert virtual.now() == 120.0
 
 
 def paced_pair(loop: asyncio.AbstractEventLoop) -> tuple[socket.socket, socket.socket]:
