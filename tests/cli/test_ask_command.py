@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from tests.support.child_process import child_environment
-from tests.support.command_line import run
+from tests.support.command_line import run, start
 
 
 def text_events(*texts: str):
@@ -26,16 +26,6 @@ def text_events(*texts: str):
 
 FINISH = {"type": "finish"}
 SUGGESTIONS = "```suggestions\n(7. Use `sso`)[/sso]\n```"
-
-
-async def start(service, *arguments):
-    """Start the command and return its process."""
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "mintlify_async", *arguments),
-        env=child_environment(service),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
 
 
 @pytest.mark.parametrize(
@@ -83,9 +73,7 @@ async def test_people_read_texts_sources_and_suggestions(service, site):
             {"type": "tool-input-available", **search},
             {"type": "tool-output-available", "toolCallId": "1", "output": {"results": [page]}},
             {"type": "source-url", "sourceId": "s", "url": "/login", "title": "Log in"},
-            *text_events("", "## Log in\n\nPress \ud83d\ude00.", "```suggestions\n(7. Use `sso`)[/sso]\n```")[
-                1:
-            ],
+            *text_events("", "## Log in\n\nPress \ud83d\ude00.", SUGGESTIONS)[1:],
             FINISH,
         ]
     )
@@ -114,18 +102,13 @@ async def test_characters_that_the_output_lacks_are_replaced(service, encoding, 
     assert (ended.out, ended.err) == (expected, "")
 
 
-async def test_an_answer_that_breaks_off(service):
+@pytest.mark.parametrize("end", [[], [{"type": "abort"}]], ids=["breaks off", "is ended early"])
+async def test_an_answer_that_is_not_complete(service, end):
     """The text that had arrived is printed, and the status says that it is not complete."""
-    service.script.ask(body=text_events("Half")[:-1])
+    service.script.ask(body=[*text_events("Half")[:-1], *end])
     ended = await run("ask", "Hm?", service=service)
     assert (ended.status, ended.out) == (1, "Half\n")
     assert ended.err
-
-
-async def test_an_answer_that_the_service_ends_early(service):
-    """Status 1."""
-    service.script.ask(events=[*text_events("Half"), {"type": "abort"}])
-    assert (await run("ask", "Hm?", service=service)).status == 1
 
 
 async def test_a_thread_continues(service, tmp_path):
@@ -203,8 +186,7 @@ async def test_a_closed_pipe_ends_it_quietly(service):
 async def test_a_signal_in_a_stream(service):
     """It ends with the shell's status and without a traceback, and the answer's connection is closed."""
     service.script.ask(events=[*text_events("Half")[:-1], 60.0])
-    process = await start(service, "ask", "Hm?")
-    assert process.stdout is not None
+    process = await start("ask", "Hm?", env=child_environment(service))
     assert await process.stdout.readexactly(4) == b"Half"
     process.send_signal(signal.SIGINT)
     out, err = await process.communicate()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import stat
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,14 +12,10 @@ import pytest
 import mintlify_async
 from mintlify_async.testing import LocalService, faults
 from tests.support.child_process import child_environment
-from tests.support.command_line import Ended, run
+from tests.support.command_line import Ended, run, start
 from tests.support.terminal_screen import CTRL_C, CTRL_D, Screen, on_terminal
 
-
-@pytest.fixture
-async def service() -> AsyncIterator[LocalService]:
-    async with LocalService() as running:
-        yield running
+BOTH = "How do I create a job?\n\nAnd how do I wait for it?\n"
 
 
 def settings(service: LocalService, home: Path, **changes: str) -> dict[str, str]:
@@ -36,10 +31,15 @@ async def talk(service: LocalService, home: Path, lines: str, *arguments: str) -
     return ended
 
 
-async def test_history_and_thread_go_on(service, tmp_path):
-    """The second question carries the first with its answer, and the thread with its key."""
-    status, out, err = await talk(service, tmp_path, "How do I create a job?\n\nAnd how do I wait for it?\n")
-    assert status == 0, err
+@pytest.mark.parametrize("days", [[BOTH], BOTH.splitlines(keepends=True)], ids=["one day", "two days"])
+async def test_history_and_thread_go_on(service, tmp_path, days):
+    """The second question carries the first with its answer, and the thread with its key.
+
+    So it does in another process, because a folder that is its owner's alone keeps them.
+    """
+    for lines in days:
+        status, out, err = await talk(service, tmp_path, lines, "work")
+        assert status == 0, err
     assert "Earlier in this thread you asked" in out
     first, second = (request.json for request in service.requests)
     assert "threadId" not in first
@@ -47,15 +47,6 @@ async def test_history_and_thread_go_on(service, tmp_path):
     assert second["threadId"]
     assert second["threadKey"]
     assert second["messages"][0]["id"] == first["messages"][0]["id"]
-
-
-async def test_a_named_conversation_goes_on_another_day(service, tmp_path):
-    """The next process has the history; the folder is its owner's alone."""
-    await talk(service, tmp_path, "How do I create a job?\n", "work")
-    status, out, err = await talk(service, tmp_path, "And how do I wait for it?\n", "work")
-    assert status == 0, err
-    assert "Earlier in this thread you asked" in out
-    assert len(service.requests[1].json["messages"]) == 3
     assert stat.S_IMODE((tmp_path / "mintlify-async").stat().st_mode) == 0o700
 
 
@@ -75,11 +66,7 @@ async def test_a_thread_that_is_gone_is_begun_anew(service, tmp_path):
 @pytest.mark.real
 async def test_a_connection_that_ended_at_the_prompt_is_not_used(service, tmp_path):
     """The prompt stops the loop, which must see what happened meanwhile before it sends."""
-    pipe = asyncio.subprocess.PIPE
-    command = (sys.executable, "-m", "mintlify_async", "chat")
-    process = await asyncio.create_subprocess_exec(
-        *command, env=settings(service, tmp_path), stdin=pipe, stdout=pipe, stderr=pipe
-    )
+    process = await start("chat", env=settings(service, tmp_path))
     for count in range(1, 4):
         process.stdin.write(b"How do I create a job?\n")
         while process.returncode is None and (len(service.requests) < count or service.answering):

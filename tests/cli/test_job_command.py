@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import signal
-import sys
 
 import pytest
 
 import mintlify_async
 from mintlify_async.testing import JobLife, LocalService, faults
 from tests.support.child_process import child_environment
-from tests.support.command_line import run
+from tests.support.command_line import run, start
 
 
 @pytest.fixture
@@ -80,13 +78,7 @@ async def test_giving_up_prints_the_reference(service):
 async def test_a_signal_in_a_wait_prints_the_reference(service, number, status):
     """The job is paid for, and CI services end a run by SIGTERM."""
     service.life = JobLife(seconds=3600)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "mintlify_async", "job", "create", "Fix", "--wait"),
-        env=child_environment(service),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert process.stderr is not None
+    process = await start("job", "create", "Fix", "--wait", env=child_environment(service))
     while b"active" not in await process.stderr.readline():
         pass
     process.send_signal(number)
@@ -111,14 +103,6 @@ async def test_texts_of_the_service_are_no_lines_of_their_own(service, field):
     assert not re.search(r"^\s*::|##\[", created.out + shown.out, re.MULTILINE)
 
 
-async def test_an_unknown_outcome_has_its_own_status(service):
-    """The creation is not sent again."""
-    service.script.create_job(fault=faults.Close())
-    ended = await run("job", "create", "Fix", service=service)
-    assert ended.status == 5
-    assert len(service.requests) == 1
-
-
 @pytest.mark.parametrize("verb", ["create", "send"])
 async def test_a_dedupe_key_sends_once(service, tmp_path, verb):
     """The same key prints the same job; the folder of the ledger is made."""
@@ -136,7 +120,7 @@ async def test_a_dedupe_key_sends_once(service, tmp_path, verb):
 
 
 async def test_an_open_claim_is_listed_and_settled(service, tmp_path):
-    """With an unknown outcome nothing is sent for the key, until a person has said what became of it."""
+    """An unknown outcome has its own status. Nothing is sent for the key until a person has settled it."""
     file = str(tmp_path / "jobs.db")
     create = ["job", "create", "Fix", "--dedupe-key", "release\n1", "--ledger", file]
     service.script.create_job(fault=faults.Close())

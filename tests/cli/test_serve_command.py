@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import signal
 import socket
-import sys
 
 import aiohttp
 import pytest
 
 from tests.support.child_process import child_environment
-from tests.support.command_line import run
+from tests.support.command_line import run, start
 
 
 async def serve(*options):
     """Start the command; return its process and its URL, when it is ready."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "mintlify_async", "serve", "--port", "0", *options),
-        env=child_environment(),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
+    process = await start("serve", "--port", "0", *options, env=child_environment())
     ready = re.fullmatch(r"ready (http://127\.0\.0\.1:\d+)\n", (await process.stdout.readline()).decode())
     assert ready
     return process, ready[1]

@@ -77,18 +77,52 @@ async def answered(terminal: Terminal, pieces: list[str]) -> None:
             feed(piece)
 
 
-async def test_a_pipe_gets_the_plain_text():
-    """No colour, no Markdown drawn, the text as it is."""
-    out = io.StringIO()
-    await answered(Terminal(out=out, err=io.StringIO(), environ={}), split(ANSWER, 1))
-    assert out.getvalue() == ANSWER
+@pytest.mark.parametrize(
+    ("stream", "environ", "rich"),
+    [
+        (io.StringIO, {}, True),
+        (FakeTerminal, {"TERM": "dumb"}, True),
+        (FakeTerminal, {"TERM": "xterm"}, False),
+    ],
+    ids=["pipe", "dumb terminal", "without rich"],
+)
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [
+        (split(ANSWER, 1), ANSWER),
+        (["no line end"], "no line end\n"),
+        (["a\x1b]0;title\x07\x1b[2Jb\x9b2J\r\n", "\tc\n"], "a]0;title[2Jb2J\n\tc\n"),
+    ],
+    ids=["Markdown", "no line end", "controls"],
+)
+async def test_plain_output_is_the_text(monkeypatch, stream, environ, rich, pieces, text):
+    """No colour, no Markdown drawn, no control characters, and the answer ends its line.
+
+    Everything else is on standard error: a note is one line, whatever its text.
+    """
+    if not rich:
+        monkeypatch.setitem(sys.modules, "rich.console", None)
+    out, err = stream(), stream()
+    terminal = Terminal(out=out, err=err, environ=environ)
+    await answered(terminal, pieces)
+    with terminal.progress("job"):
+        terminal.note("[bold]as it is[/bold]\n::error::\x1b[2J")
+    terminal.error("away")
+    assert out.getvalue() == text
+    assert err.getvalue() == "[bold]as it is[/bold] ::error::[2J\nmintlify-async: away\n"
 
 
-async def test_a_plain_answer_ends_its_line():
-    """The prompt of the shell stands on a line of its own."""
-    out = io.StringIO()
-    await answered(Terminal(out=out, err=io.StringIO(), environ={}), ["no line end"])
-    assert out.getvalue() == "no line end\n"
+async def test_no_text_can_steer_the_terminal(monkeypatch):
+    """What the service says reaches a terminal without escape sequences, and is no markup of rich's."""
+    monkeypatch.setenv("TERM", "xterm")
+    out, err = FakeTerminal(), FakeTerminal()
+    terminal = Terminal(out=out, err=err, environ={"TERM": "xterm", "NO_COLOR": "1"})
+    await answered(terminal, ["a\x1b]0;title\x07b\x9b2J\tc\n"])
+    with terminal.progress("job [red]\x1b[2J"):
+        terminal.note("j1\x1b[2J [red]active")
+    seen = out.getvalue() + err.getvalue()
+    assert not re.search(r"\x1b\]0|\x07|\x9b|\x1b\[2J", seen)
+    assert "[red]active" in seen
 
 
 @pytest.mark.parametrize("environ", [{"NO_COLOR": "1", "TERM": "xterm"}, {"TERM": "xterm"}])
@@ -105,58 +139,11 @@ async def test_a_terminal_shows_all_of_it(environ, monkeypatch):
     assert bool(re.search(r"\x1b\[[\d;]*3[0-8]", out.getvalue())) == ("NO_COLOR" not in environ)
 
 
-async def test_a_dumb_terminal_gets_plain_text():
-    """TERM=dumb can show no Markdown."""
-    out = FakeTerminal()
-    await answered(Terminal(out=out, err=FakeTerminal(), environ={"TERM": "dumb"}), [ANSWER])
-    assert out.getvalue() == ANSWER
-
-
-def test_notes_go_to_standard_error():
-    """Standard output carries the answer alone; a note is one line, whatever its text."""
-    out, err = io.StringIO(), io.StringIO()
-    terminal = Terminal(out=out, err=err, environ={})
-    with terminal.progress("job"):
-        terminal.note("[bold]as it is[/bold]\n::error::")
-    terminal.error("away")
-    assert (out.getvalue(), err.getvalue()) == ("", "[bold]as it is[/bold] ::error::\nmintlify-async: away\n")
-
-
-@pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {"TERM": "xterm", "NO_COLOR": "1"}])
-async def test_an_answer_cannot_steer_the_terminal(environ, monkeypatch):
-    """Escape sequences in the service's text never reach a terminal; line ends and tabs do."""
-    monkeypatch.setenv("TERM", environ["TERM"])
-    out, err = FakeTerminal(), FakeTerminal()
-    terminal = Terminal(out=out, err=err, environ=environ)
-    await answered(terminal, ["a\x1b]0;title\x07b\x9b2J\tc\n"])
-    terminal.note("\x1b[2Jnote")
-    assert not re.search(r"\x1b\]0|\x07|\x9b|\x1b\[2J", out.getvalue() + err.getvalue())
-
-
-async def test_a_pipe_gets_no_control_characters_either():
-    """The text may end up on a terminal later: `ask … > answer.txt; cat answer.txt`."""
-    out, err = io.StringIO(), io.StringIO()
-    terminal = Terminal(out=out, err=err, environ={})
-    await answered(terminal, ["a\x1b[2Jb\r\n", "\tc\n"])
-    terminal.note("\x1b[2Jactive")
-    assert (out.getvalue(), err.getvalue()) == ("a[2Jb\n\tc\n", "[2Jactive\n")
-
-
 def test_json_is_what_the_service_sent():
     """Programs get every character, escaped where JSON escapes it."""
     out = FakeTerminal()
     Terminal(out=out, err=io.StringIO(), environ={}).record({"text": "a\x1b[2J\x7f\ud83d"})
     assert json.loads(out.getvalue()) == {"text": "a\x1b[2J\x7f\ud83d"}
-
-
-def test_progress_cannot_steer_the_terminal():
-    """What a job's record says is shown as text, and is no markup of rich's."""
-    err = FakeTerminal()
-    terminal = Terminal(out=io.StringIO(), err=err, environ={"TERM": "xterm"})
-    with terminal.progress("job [red]\x1b[2J"):
-        terminal.note("j1\x1b[2J [red]active")
-    assert "\x1b[2J" not in err.getvalue()
-    assert "[red]active" in err.getvalue()
 
 
 WORDS = [f"word{number:02}" for number in range(40)]
@@ -287,15 +274,3 @@ async def test_the_result_of_a_wait_is_printed_once(service):
         left = lines_left(screen.output, 120)
     assert len([line for line in left if "completed" in line]) == 1
     assert len([line for line in left if line.endswith("  active")]) == 1
-
-
-async def test_without_rich_everything_is_plain(monkeypatch):
-    """The extra is a comfort: a terminal without it gets the text."""
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-    out, err = FakeTerminal(), FakeTerminal()
-    terminal = Terminal(out=out, err=err, environ={"TERM": "xterm"})
-    await answered(terminal, split(ANSWER, 3))
-    terminal.note("a note")
-    with terminal.progress("job"):
-        terminal.note("active")
-    assert (out.getvalue(), err.getvalue()) == (ANSWER, "a note\nactive\n")

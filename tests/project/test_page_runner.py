@@ -35,13 +35,9 @@ async def test_what_is_wrong_fails(block, tmp_path, run_block):
 
 
 def test_a_word_that_means_nothing_is_refused(tmp_path):
-    """A slip of the pen must not switch a block's test off."""
+    """A slip of the pen must not switch a block's test off. What follows the language is a file's name."""
+    assert page(tmp_path, "python app.py", "pass", "script").title == "app.py"
     with pytest.raises(AssertionError, match=r"page.mdx:5: 'scipt'"):
         page(tmp_path, "python", "pass", "scipt")
-
-
-def test_words_after_the_language_are_a_file_name(tmp_path):
-    """The service shows them as the title of the block."""
-    assert page(tmp_path, "python app.py", "pass", "script").title == "app.py"
     with pytest.raises(AssertionError, match=r"page.mdx:4: 'script'"):
         page(tmp_path, "python script", "pass")

@@ -1,9 +1,7 @@
 """Lets aioresponses 0.7.9 build responses for the aiohttp that is installed.
 
-Two things changed in aiohttp 3.14: ``ClientResponse`` needs a ``stream_writer``,
-and a body over the reader's limit pauses a parser, which a made-up response does
-not have. The bridge supplies both, and tests see no difference. On an
-older aiohttp it only does the second.
+Since aiohttp 3.14, ``ClientResponse`` needs a ``stream_writer``. The bridge supplies it.
+A body over the reader's limit cannot be read: such tests need the local service.
 
 aioresponses replaces ``ClientSession._request``. Use it for the shape of requests
 and responses. Tests of timing, of the wire and of cancellation need the local service.
@@ -17,9 +15,8 @@ from unittest.mock import Mock
 
 import aioresponses.core
 import pytest
-from aiohttp import ClientResponse, StreamReader
+from aiohttp import ClientResponse
 
-_read_from = aioresponses.core.stream_reader_factory
 _build = aioresponses.core.RequestMatch._build_response
 
 NEEDS_STREAM_WRITER = "stream_writer" in inspect.signature(ClientResponse.__init__).parameters
@@ -35,13 +32,6 @@ class BridgedResponse(ClientResponse):
         super().__init__(*args, **kwargs)
 
 
-def _stream_reader(loop: Any = None) -> StreamReader:
-    """Make a reader that has no parser to pause, so that a body may have any size."""
-    reader = _read_from(loop)
-    reader._protocol._upgraded = True
-    return reader
-
-
 def _build_response(self: Any, *args: Any, **kwargs: Any) -> ClientResponse:
     if kwargs.get("response_class") is None:
         kwargs["response_class"] = BridgedResponse
@@ -52,6 +42,5 @@ def _build_response(self: Any, *args: Any, **kwargs: Any) -> ClientResponse:
 def aioresponses_bridge() -> Any:
     """Fix aioresponses for the complete run. Tests that do not use it see no difference."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aioresponses.core, "stream_reader_factory", _stream_reader)
         patch.setattr(aioresponses.core.RequestMatch, "_build_response", _build_response)
         yield

@@ -1,4 +1,4 @@
-"""Runs the command line in a thread of this process, which has imported everything."""
+"""Runs the command line in a thread of this process, which has imported everything, or as a process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import os
+import sys
 from typing import NamedTuple
 from unittest import mock
 
@@ -32,6 +33,13 @@ async def run(
     """Run the command to its end, with *service* in its environment."""
     environment = child_environment(service, **{"NO_COLOR": "1", "COLUMNS": "100"} | env)
     return await asyncio.to_thread(_run_here, arguments, environment, stdin, encoding)
+
+
+async def start(*arguments: str, env: dict[str, str]) -> asyncio.subprocess.Process:
+    """Start the command in a process of its own, with pipes."""
+    command = (sys.executable, "-m", "mintlify_async", *arguments)
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(*command, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def _run_here(arguments: tuple[str, ...], env: dict[str, str], stdin: str | None, encoding: str) -> Ended:

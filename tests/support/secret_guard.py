@@ -1,4 +1,4 @@
-"""Fails a test in which the text of a key was logged, raised, warned of, printed or pickled.
+"""Fails a test in which the text of a key was logged, raised, printed or pickled.
 
 Every key that a test makes up starts with one of :data:`PREFIXES`, so that
 it is found again. A test that shows a key on purpose says so, with its reason:
@@ -109,12 +109,8 @@ def _listen_to_errors(patch: pytest.MonkeyPatch) -> None:
 
 
 def _listen_to_pytest(patch: pytest.MonkeyPatch) -> None:
-    """Check the errors, output and warnings that a test catches on purpose."""
-    leave, read, warned = (
-        pytest.RaisesExc.__exit__,
-        pytest.CaptureFixture.readouterr,
-        pytest.WarningsRecorder.__exit__,
-    )
+    """Check the errors and the output that a test catches on purpose."""
+    leave, read = pytest.RaisesExc.__exit__, pytest.CaptureFixture.readouterr
 
     def raises_exit(self: Any, kind: Any, value: Any, trace: Any) -> Any:
         if value is not None:
@@ -126,13 +122,8 @@ def _listen_to_pytest(patch: pytest.MonkeyPatch) -> None:
         note("captured output", f"{result.out!r} {result.err!r}")
         return result
 
-    def recorder_exit(self: Any, *exc: Any) -> Any:
-        note("a warning", " ".join(str(warning.message) for warning in self.list))
-        return warned(self, *exc)
-
     patch.setattr(pytest.RaisesExc, "__exit__", raises_exit)
     patch.setattr(pytest.CaptureFixture, "readouterr", readouterr)
-    patch.setattr(pytest.WarningsRecorder, "__exit__", recorder_exit)
 
 
 def pytest_configure(config: pytest.Config) -> None:
