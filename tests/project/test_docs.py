@@ -113,6 +113,15 @@ def test_links_lead_somewhere():
     assert not [link for link in dict.fromkeys(links()) if not leads_somewhere(*link)]
 
 
+def test_links_of_the_readme_lead_somewhere():
+    """To pages of the site, and their headings, and to files."""
+    links = re.findall(r"\]\(([^)]+)\)", without_code((ROOT / "README.md").read_text(encoding="utf-8")))
+    targets = [re.sub(r"^mintlify_async/docs/(.+)\.mdx", r"/\1", link) for link in links]
+    there = [ROOT, PACKAGE.parent]  # a wheel's pages are elsewhere
+    left = [target for target in targets if not leads_somewhere("", target)]
+    assert not [target for target in left if not any((folder / target).exists() for folder in there)]
+
+
 def test_every_image_is_shown():
     """Each is on a page, with words for those who do not see it."""
     pages = "".join(file.read_text(encoding="utf-8") for file in [*FILES.values(), ROOT / "README.md"])

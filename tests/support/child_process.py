@@ -29,13 +29,7 @@ def child_environment(service: LocalService | None = None, **changes: str | None
     }
     env |= {"PYTHONPATH": f"{PACKAGE.parent}{os.pathsep}{ROOT}", "PYTHONWARNINGS": "error"}
     if service is not None:
-        env |= {
-            "MINTLIFY_BASE_URL": service.base_url,
-            "MINTLIFY_PROJECT_ID": service.project_id,
-            "MINTLIFY_DOMAIN": service.domain,
-            "MINTLIFY_ADMIN_API_KEY": service.admin_key,
-            "MINTLIFY_ASSISTANT_API_KEY": service.assistant_key,
-        }
+        env |= service.environment
     return {name: value for name, value in (env | changes).items() if value is not None}
 
 

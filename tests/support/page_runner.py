@@ -27,9 +27,6 @@ from tests.support.child_process import LONGEST_SECONDS, child_environment, run_
 LIFE = JobLife(seconds=0.3)
 DOCS = Path(mintlify_async.__file__).parent / "docs"
 
-APP_SECRETS = {"RELAY_SECRET": "a secret of the app, " * 2}
-"""What an app on a page has in its environment besides our own settings."""
-
 RunBlock = Callable[[Block], Awaitable[str]]
 
 
@@ -40,9 +37,12 @@ def run_block(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     If the block fails, it fails. The block fails with an exception, another exit status, or, for an example,
     another text. A block that reads ``REDIS_URL`` gets a Redis.
     """
-    extra = dict(APP_SECRETS)
+    extra = {"RELAY_SECRET": "a secret of the app, " * 2}  # of an app on a page, besides our own settings
 
     async def run(block: Block) -> str:
+        if block.kind == "example":
+            assert block.text == example_text(block.title), f"examples/{block.title} changed: `tox -e docs`"
+            return block.text
         skip_without_modules(block)
         write_files(block, tmp_path)
         async with LocalService(life=LIFE, docs=DOCS) as service:
@@ -53,12 +53,9 @@ def run_block(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
                 return await run_console(block, environment, tmp_path)
             return await run_file(block, environment, tmp_path)
 
-    def run_or_compare(block: Block) -> Awaitable[str]:
-        return compare(block) if block.kind == "example" else run(block)
-
     if "REDIS_URL" in str(vars(request.node).get("callspec")):  # has the block, where it is a parameter
         extra["REDIS_URL"] = request.getfixturevalue("redis_server").url
-    return run_or_compare
+    return run
 
 
 def skip_without_modules(block: Block) -> None:
@@ -68,12 +65,6 @@ def skip_without_modules(block: Block) -> None:
         for module in sorted(modules_of(block) - shown):
             if importlib.util.find_spec(module) is None:
                 pytest.skip(f"{module} is not installed")
-
-
-async def compare(block: Block) -> str:
-    """Check that the page has the example without changes."""
-    assert block.text == example_text(block.title), f"run `tox -e docs`: examples/{block.title} has changed"
-    return block.text
 
 
 def write_files(block: Block, folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Fails a test in which the text of a key was logged, raised, printed or pickled.
 
-Every key that a test makes up starts with one of :data:`PREFIXES`, so that
-it is found again. A test that shows a key on purpose says so, with its reason:
+Every key that a test makes up looks like one of :class:`Keys`, so that it is found
+again. A test that shows a key on purpose says so, with its reason:
 ``@pytest.mark.shows_secrets("what and why")``.
 """
 
@@ -19,9 +19,6 @@ from typing import Any
 import pytest
 
 from mintlify_async import errors
-
-PREFIXES = ("mint_test_", "mint_dsc_test_", "mint_us_test_", "thread_key_")
-"""What the keys of tests begin with: admin, assistant, another product's, a thread's."""
 
 _SECRET = re.compile(r"mint_(?:dsc_|us_)?test_\w{4,}|thread_key_(?:test_)?[A-Za-z0-9]{10,}")
 WATCHED_FRAMES = re.compile(

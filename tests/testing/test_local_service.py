@@ -54,11 +54,8 @@ async def test_a_job_lives_and_opens_a_pull_request(client):
     assert (await client.look())[1]["status"] == "active"
     await asyncio.sleep(0.1)
     status, done = await client.look()
-    assert (status, done["status"], done["prLink"]) == (
-        200,
-        "completed",
-        "https://github.com/acme/docs/pull/1",
-    )
+    assert (status, done["status"]) == (200, "completed")
+    assert done["prLink"] == "https://github.com/acme/docs/pull/1"
 
 
 @pytest.mark.parametrize(
@@ -87,20 +84,6 @@ async def test_a_job_that_cannot_be_seen_yet(make):
     assert (await client.look())[0] == 404
     await asyncio.sleep(5)
     assert (await client.look())[0] == 200
-
-
-async def test_a_stale_answer_after_a_follow_up(client):
-    """The old end is read back for a while, then the job is active, then ended anew. It has both prompts."""
-    await client.create()
-    await asyncio.sleep(3)
-    client.service.script.send_message(life=JobLife(seconds=10, stale=20))
-    assert (await client.send())[1]["status"] == "completed"
-    seen = []
-    for _ in range(8):
-        seen.append((await client.look())[1]["status"])
-        await asyncio.sleep(5)
-    assert seen == ["completed"] * 4 + ["active"] * 2 + ["completed"] * 2
-    assert client.service.jobs["job_1"].prompts == ["Fix the typos", "And the guide"]
 
 
 async def test_unknown_jobs_projects_and_paths(client):
@@ -200,17 +183,8 @@ async def test_an_answer_is_a_whole_stream(client):
     assert headers["X-Vercel-AI-UI-Message-Stream"] == "v1"
     kinds = list(dict.fromkeys(event["type"] for event in events(stream)))
     assert kinds == [
-        "start",
-        "start-step",
-        "tool-input-start",
-        "tool-input-delta",
-        "tool-input-available",
-        "tool-output-available",
-        "finish-step",
-        "source-url",
-        "text-start",
-        "text-delta",
-        "text-end",
+        *("start", "start-step", "tool-input-start", "tool-input-delta", "tool-input-available"),
+        *("tool-output-available", "finish-step", "source-url", "text-start", "text-delta", "text-end"),
         "finish",
     ]
     assert stream.endswith("data: [DONE]\n\n")
@@ -293,12 +267,11 @@ async def test_what_javascript_clients_send_is_accepted(client):
 
 async def test_a_thread_remembers(client):
     """The key comes once, in a header; with it, the next answer knows the question before."""
-    _, _, headers = await client.ask("How do I create a job?")
-    thread = {"threadId": headers["X-Thread-Id"], "threadKey": headers["X-Thread-Key"]}
+    _, _, first = await client.ask("How do I create a job?")
+    thread = {"threadId": first["X-Thread-Id"], "threadKey": first["X-Thread-Key"]}
     status, stream, headers = await client.ask("And its limits?", **thread)
-    assert status == 200
+    assert (status, headers["X-Thread-Id"]) == (200, "thread_1")
     assert "Earlier in this thread you asked: “How do I create a job?”" in text_of(stream)
-    assert headers["X-Thread-Id"] == thread["threadId"]
     assert "X-Thread-Key" not in headers
     assert client.service.threads["thread_1"].questions == ["How do I create a job?", "And its limits?"]
 
@@ -432,31 +405,22 @@ async def test_the_session_of_a_service_tells_the_turns_of_its_jobs_apart(virtua
 
 
 async def test_start_and_stop():
-    """A port of its own; stopping breaks off what is under way and leaves nothing."""
+    """Stopping breaks off what is under way and leaves nothing. It can start again, on the same port."""
     service = LocalService()
     await service.start()
     with pytest.raises(StateError):
         await service.start()
     async with aiohttp.ClientSession() as http:
         service.script.ask(delay=3600)
-        headers = {"Authorization": f"Bearer {service.assistant_key}"}
-        call = asyncio.create_task(http.post(service.base_url + ASK, json={}, headers=headers))
+        call = asyncio.create_task(http.post(service.base_url + ASK))
         await service.until(lambda service: service.requests.count("ask") == 1)
         await service.stop()
         with pytest.raises(aiohttp.ClientError):
             await call
-    assert service.connections == 0
-    assert not service.requests[0].client_left
-
-
-async def test_a_stopped_service_starts_again():
-    """On the same port, with what it knew."""
-    service = LocalService()
-    async with service:
-        first = service.port
-    async with service, aiohttp.ClientSession() as http:
-        assert service.port == first
-        async with http.get(service.base_url) as response:
+        assert service.connections == 0
+        assert not service.requests[0].client_left
+        stopped = service.base_url
+        async with service, http.get(stopped) as response:
             assert response.status == 404
 
 
@@ -472,12 +436,13 @@ async def test_a_page_of_another_origin(make):
 
 
 async def test_replicas_that_are_behind_answer_in_turn(client):
-    """After a follow-up every other poll is 20 s behind."""
+    """After a follow-up every other poll is 20 s behind. The job has both prompts."""
     client.service.life = JobLife(seconds=1)
     await client.create()
     await asyncio.sleep(5)
     client.service.script.send_message(life=JobLife(seconds=30, stale=(0, 20)))
     await client.send()
+    assert client.service.jobs["job_1"].prompts == ["Fix the typos", "And the guide"]
     seen = [(await client.look())[1]["status"] for _ in range(4)]
     assert sorted(seen[:2]) == sorted(seen[2:]) == ["active", "completed"]
     await asyncio.sleep(25)
