@@ -20,14 +20,6 @@ async def service():
         yield service
 
 
-async def test_create_prints_the_reference(service):
-    """One POST; the reference stands alone on standard output."""
-    ended = await run("job", "create", "Fix", "the", "typos", service=service)
-    assert ended.status == 0, ended.err
-    assert mintlify_async.JobRef.parse(ended.out.strip()).id in service.jobs
-    assert service.requests == [("POST", f"/v2/agent/{service.project_id}/job", {"prompt": "Fix the typos"})]
-
-
 async def test_create_and_wait(service):
     """States and reference on standard error, the last record on standard output."""
     service.script.job("active", "completed")
@@ -39,8 +31,10 @@ async def test_create_and_wait(service):
 
 
 async def test_a_job_continues_elsewhere(service):
-    """create, wait, send, watch and show work together through the reference alone."""
-    ref = (await run("job", "create", "Fix", service=service)).out.strip()
+    """Create, wait, send, watch and show work together through the reference alone, which each prints."""
+    ref = (await run("job", "create", "Fix", "the", "typos", service=service)).out.strip()
+    assert mintlify_async.JobRef.parse(ref).id in service.jobs
+    assert service.requests == [("POST", f"/v2/agent/{service.project_id}/job", {"prompt": "Fix the typos"})]
     waited = await run("job", "wait", ref, "--json", service=service)
     assert json.loads(waited.out)["status"] == "completed"
     turn = (await run("job", "send", ref, "More", service=service)).out.strip()

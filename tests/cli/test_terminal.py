@@ -113,16 +113,21 @@ async def test_plain_output_is_the_text(monkeypatch, stream, environ, rich, piec
 
 
 async def test_no_text_can_steer_the_terminal(monkeypatch):
-    """What the service says reaches a terminal without escape sequences, and is no markup of rich's."""
-    monkeypatch.setenv("TERM", "xterm")
-    out, err = FakeTerminal(), FakeTerminal()
-    terminal = Terminal(out=out, err=err, environ={"TERM": "xterm", "NO_COLOR": "1"})
-    await answered(terminal, ["a\x1b]0;title\x07b\x9b2J\tc\n"])
+    """What the service says is on the screen without escape sequences, and is no markup of rich's.
+
+    A line that is written during progress stands above the line of the progress, which is gone at the end.
+    """
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    screen = FakeTerminal()
+    terminal = Terminal(out=screen, err=screen, environ={"TERM": "xterm", "NO_COLOR": "1"})
+    await answered(terminal, ["a\x1b]0;title\x07b\x9b2Jc\n"])
     with terminal.progress("job [red]\x1b[2J"):
         terminal.note("j1\x1b[2J [red]active")
-    seen = out.getvalue() + err.getvalue()
-    assert not re.search(r"\x1b\]0|\x07|\x9b|\x1b\[2J", seen)
-    assert "[red]active" in seen
+        terminal.write("job_1  [active]  :smile:")
+    assert not re.search(r"\x1b\]0|\x07|\x9b|\x1b\[2J", screen.getvalue())
+    left = [line for line in lines_left(screen.getvalue(), 40) if line]
+    assert left == ["a]0;titleb2Jc", "j1[2J [red]active", "job_1  [active]  :smile:"]
 
 
 @pytest.mark.parametrize("environ", [{"NO_COLOR": "1", "TERM": "xterm"}, {"TERM": "xterm"}])
@@ -202,17 +207,6 @@ async def test_a_note_does_not_stand_in_a_line_of_the_answer():
             feed("It is here.")
     assert screen.getvalue().startswith("Let me look.\nsearch: login\nIt is here.\n")
     assert pipe.getvalue() == "Let me look.It is here.\n"
-
-
-async def test_a_line_written_during_progress_stands_on_its_own(monkeypatch):
-    """The line of the progress is below it, and is gone at the end."""
-    monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setenv("TERM", "xterm-256color")
-    screen = FakeTerminal()
-    terminal = Terminal(out=screen, err=screen, environ={"TERM": "xterm"})
-    with terminal.progress("job job_1"):
-        terminal.write("job_1  [active]  :smile:")
-    assert [line for line in lines_left(screen.getvalue(), 40) if line] == ["job_1  [active]  :smile:"]
 
 
 STARTED = [{"type": "start"}, {"type": "text-start", "id": "1"}]

@@ -313,11 +313,11 @@ async def test_threads_without_keys(make):
 
 
 async def test_the_agents_limits(make):
-    """Creations and follow-ups are counted apart, in a sliding hour, for each project."""
+    """Creations and follow-ups are counted apart, in a sliding hour, for each project. Refused ones are not."""
     client = await make(
         limits=Limits(create_job=2, send_message=1), customers=[Customer(), Customer("other")]
     )
-    assert [(await client.create())[0] for _ in range(2)] == [201, 201]
+    assert [(await client.create(prompt))[0] for prompt in ("", "Fix", "Fix")] == [400, 201, 201]
     assert (await client.send())[0] == 200
     await asyncio.sleep(600)
     status, body, headers = await client.create()
@@ -340,13 +340,6 @@ async def test_the_assistants_limits(make, limit):
         status, _, headers = await client.ask("job")
         assert (status, headers["X-RateLimit-Remaining"]) == (expected, "0")
         assert ("Retry-After" in headers) == (expected == 429)
-
-
-async def test_bad_requests_use_nothing_up(make):
-    """What is refused as wrong does not count."""
-    client = await make(limits=Limits(create_job=1))
-    await client.create("")
-    assert (await client.create())[0] == 201
 
 
 # What was received

@@ -64,41 +64,26 @@ class TestIt(unittest.IsolatedAsyncioTestCase):
 
 NOT_ASYNC = """
 import asyncio
-from contextlib import asynccontextmanager
-from fastapi import FastAPI, Request
-from fastapi.testclient import TestClient
 from mintlify_async import MintlifySession
 
-@asynccontextmanager
-async def lifespan(app):
-    async with MintlifySession() as app.state.session:
-        yield
-
-app = FastAPI(lifespan=lifespan)
-
-@app.get("/help")
-async def help_page(q: str, request: Request):
-    job = await request.app.state.session.run_job(q)
-    return {"text": (await request.app.state.session.ask(q)).text, "status": job.status}
+async def app(session):  # on an event loop of its own, as in a TestClient, so the service runs in a thread
+    async with session:
+        job = await session.run_job("How?")
+        return (await session.ask("How?")).text, job.status
 
 def test_an_app(mintlify_env):
     mintlify_env.script.ask("Press the button.")
-    with TestClient(app) as client:  # it has an event loop of its own, so the service runs in a thread
-        seen = client.get("/help", params={"q": "How?"}).json()
-    assert seen == {"text": "Press the button.", "status": "completed"}
+    assert asyncio.run(app(MintlifySession())) == ("Press the button.", "completed")
     operations = [request.operation for request in mintlify_env.requests]
     assert operations == ["create_job", "get_job", "ask"]
 
 def test_a_session(mintlify_session):
-    async def ask():
-        return (await mintlify_session.ask("How?")).text
-    assert asyncio.run(ask())
+    assert asyncio.run(app(mintlify_session))
 
 def test_the_time_is_virtual(mintlify_service, mintlify_time):
     pass
 """
 NOT_VIRTUAL = "*UsageError: mintlify_time needs an async test*"
-HTTPX = ("-W", "ignore:Using `httpx`")  # a warning of Starlette about what its test client is made of
 
 A_DIFFERENCE = """
 async def test_it(mintlify_session, mintlify_service):
@@ -147,7 +132,7 @@ def test_pytest_asyncio_auto(pytester):
     """No decorator is needed, an app makes its own session, and a difference is shown."""
     result = run(
         pytester,
-        *(*AUTO, *HTTPX),
+        *AUTO,
         test_plain=A_JOB + AN_ANSWER,
         test_app=AN_APP_OF_ITS_OWN,
         test_difference=A_DIFFERENCE,
@@ -178,7 +163,7 @@ def test_a_wider_loop_by_default(pytester):
 
 def test_without_a_plugin(pytester):
     """An async test fails with what to install, whichever fixture it uses; one that is not async runs."""
-    result = run(pytester, *HTTPX, test_nothing_runs=NOTHING_RUNS, test_not_async=NOT_ASYNC)
+    result = run(pytester, test_nothing_runs=NOTHING_RUNS, test_not_async=NOT_ASYNC)
     result.assert_outcomes(passed=2, errors=5)
     assert result.outlines.count(WHAT_TO_ADD.format("install pytest-asyncio and ")) == 4
     result.stdout.fnmatch_lines([NOT_VIRTUAL])
