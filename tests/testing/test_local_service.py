@@ -313,7 +313,7 @@ async def test_threads_without_keys(make):
 
 
 async def test_the_agents_limits(make):
-    """Creations and follow-ups are counted apart, in a sliding hour, for each project. Refused ones are not."""
+    """Creations and follow-ups are counted apart, in a sliding hour, for each project. Wrong ones are not."""
     client = await make(
         limits=Limits(create_job=2, send_message=1), customers=[Customer(), Customer("other")]
     )
@@ -428,16 +428,19 @@ async def test_a_page_of_another_origin(make):
     assert "X-Thread-Id" in headers["Access-Control-Expose-Headers"]
 
 
-async def test_replicas_that_are_behind_answer_in_turn(client):
-    """After a follow-up every other poll is 20 s behind. The job has both prompts."""
+@pytest.mark.parametrize(
+    ("stale", "seen"), [((0, 20), ["active", "completed"]), (20, ["completed", "completed"])]
+)
+async def test_replicas_that_are_behind_answer_in_turn(client, stale, seen):
+    """After a follow-up every other poll, or every poll, is 20 s behind. The job has both prompts."""
     client.service.life = JobLife(seconds=1)
     await client.create()
     await asyncio.sleep(5)
-    client.service.script.send_message(life=JobLife(seconds=30, stale=(0, 20)))
-    await client.send()
+    client.service.script.send_message(life=JobLife(seconds=30, stale=stale))
+    assert (await client.send())[1]["status"] == seen[0]
     assert client.service.jobs["job_1"].prompts == ["Fix the typos", "And the guide"]
-    seen = [(await client.look())[1]["status"] for _ in range(4)]
-    assert sorted(seen[:2]) == sorted(seen[2:]) == ["active", "completed"]
+    looks = [(await client.look())[1]["status"] for _ in range(4)]
+    assert sorted(looks[:2]) == sorted(looks[2:]) == seen
     await asyncio.sleep(25)
     assert [(await client.look())[1]["status"] for _ in range(2)] == ["active"] * 2
 
