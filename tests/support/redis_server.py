@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from attrs import define, field
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -34,7 +33,6 @@ def _free_port() -> int:
             return port
 
 
-@define(eq=False)
 class RedisServer:
     """One redis-server process on loopback, with its own directory.
 
@@ -44,11 +42,13 @@ class RedisServer:
         cluster: Whether it is a cluster of one node, which refuses scripts whose keys are apart.
     """
 
-    directory: Path
-    durable: bool = False
-    cluster: bool = False
-    port: int = field(init=False, factory=_free_port)
-    _process: subprocess.Popen[bytes] | None = field(init=False, default=None)
+    def __init__(self, directory: Path, *, durable: bool = False, cluster: bool = False) -> None:
+        """Choose a port. Nothing runs yet."""
+        self.directory = directory
+        self.durable = durable
+        self.cluster = cluster
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
