@@ -37,9 +37,6 @@ class Wire:
     method: str = "GET"
     status: int = 200
 
-    def evolve(self, **changes: Any) -> Wire:
-        return evolve(self, **changes)
-
 
 ChangeRequest = Callable[[Wire], Wire]
 """Returns the request to pass on; one with a status other than 200 is the answer itself."""
@@ -125,7 +122,7 @@ class Breach:
 
 
 def refusal(request: Wire, status: int, **document: Any) -> Wire:
-    return request.evolve(status=status, body=json.dumps(document).encode(), headers={})
+    return evolve(request, status=status, body=json.dumps(document).encode(), headers={})
 
 
 def is_question(request: Wire) -> bool:
@@ -134,7 +131,9 @@ def is_question(request: Wire) -> bool:
 
 def renamed(names: dict[str, str]) -> ChangeAnswer:
     def answer(request: Wire, answer: Wire) -> Wire:
-        return answer.evolve(headers={names.get(name, name): value for name, value in answer.headers.items()})
+        return evolve(
+            answer, headers={names.get(name, name): value for name, value in answer.headers.items()}
+        )
 
     return answer
 
@@ -149,7 +148,7 @@ def of_old(request: Wire) -> Wire:
     """The path of the package is the v1 endpoint."""
     if not is_question(request):
         return request
-    return request.evolve(status=203, body=b'0:"text"\nd:{"finishReason":"stop"}\n', headers={})
+    return evolve(request, status=203, body=b'0:"text"\nd:{"finishReason":"stop"}\n', headers={})
 
 
 def no_such_path(request: Wire) -> Wire:
@@ -160,7 +159,7 @@ def no_such_path(request: Wire) -> Wire:
 def body_of_questions(change: Callable[[bytes], bytes]) -> ChangeAnswer:
     def answer(request: Wire, answer: Wire) -> Wire:
         changes = is_question(request) and answer.status == 200
-        return answer.evolve(body=change(answer.body)) if changes else answer
+        return evolve(answer, body=change(answer.body)) if changes else answer
 
     return answer
 
@@ -170,7 +169,7 @@ def in_another_zone(request: Wire, answer: Wire) -> Wire:
     if "createdAt" not in record:
         return answer
     record["createdAt"] = "2020-01-01T05:30:00.000"
-    return answer.evolve(body=json.dumps(record).encode())
+    return evolve(answer, body=json.dumps(record).encode())
 
 
 def without_end(body: bytes) -> bytes:
@@ -252,7 +251,7 @@ async def test_a_redirect_is_a_finding(service, location):
     """It is not followed, and the finding names its target, also one that is no URL."""
 
     def redirect(request: Wire) -> Wire:
-        return request.evolve(status=308, headers={"location": location}, body=b"")
+        return evolve(request, status=308, headers={"location": location}, body=b"")
 
     async with changed(service, redirect) as address:
         verification = await verify(service, base_url=address)
