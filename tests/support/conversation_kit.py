@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 from mintlify_async.conversation.conversation import Conversation
 
 
 def body(service, index: int = -1) -> dict:
-    return json.loads(service.requests[index].body)
+    return service.requests[index].json
 
 
 def sent(service, index: int = -1) -> list[tuple[str, str]]:

@@ -42,14 +42,10 @@ def open_descriptors() -> set[str]:
 
 def _settle(before: set[str]) -> set[str]:
     """Return the descriptors that stay open. Peers in other threads get a moment to close theirs."""
-    left = open_descriptors() - before - _shared
-    if not left:
-        return left
-    gc.collect()
     end = time.monotonic() + GRACE_SECONDS
-    while left and time.monotonic() < end:
+    while (left := open_descriptors() - before - _shared) and time.monotonic() < end:
+        gc.collect()
         time.sleep(0.01)
-        left = open_descriptors() - before - _shared
     return left
 
 

@@ -65,7 +65,10 @@ class RedisServer:
     def start(self) -> RedisServer:
         """Start it, again after a kill, and return when it answers."""
         keep = ["--appendonly", "yes", "--appendfsync", "always"] if self.durable else ["--appendonly", "no"]
-        command = [find_server(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", *keep]
+        installed = shutil.which("redis-server")
+        if installed is None:
+            pytest.skip("redis-server is not installed")
+        command = [installed, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", *keep]
         command += ["--cluster-enabled", "yes"] if self.cluster else []
         self._process = subprocess.Popen(
             [*command, "--dir", str(self.directory), "--loglevel", "warning"],
@@ -117,14 +120,6 @@ class RedisServer:
             return self.say(b"PING").startswith(b"+PONG")
         except OSError:
             return False
-
-
-def find_server() -> str:
-    """Return the path of redis-server, or skip."""
-    installed = shutil.which("redis-server")
-    if installed is None:
-        pytest.skip("redis-server is not installed")
-    return installed
 
 
 @pytest.fixture(scope="session")
