@@ -368,7 +368,7 @@ async def test_everything_is_recorded(client):
 
 
 async def test_a_block_that_was_left_is_seen_at_once(client):
-    """Directly after it, without another turn of the loop."""
+    """Directly after it, without another turn of the loop. The service stops answering."""
     service = client.service
     async with service.session() as session:
         service.script.ask(text="one two three", pause=10.0)
@@ -376,6 +376,8 @@ async def test_a_block_that_was_left_is_seen_at_once(client):
             await anext(reply)
             assert not service.requests[-1].client_left
         assert service.requests[-1].client_left
+        await service.until(lambda service: not service.answering)
+        assert service.now() < 10
         async with session.ask("How do I wait for a job?") as reply:  # no pause in this one
             await anext(reply.text_stream)
         assert service.requests[-1].client_left
