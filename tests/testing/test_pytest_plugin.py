@@ -66,19 +66,21 @@ NOT_ASYNC = """
 import asyncio
 from mintlify_async import MintlifySession
 
-async def app(session):  # on an event loop of its own, as in a TestClient, so the service runs in a thread
-    async with session:
+async def app():  # on an event loop of its own, as in a TestClient, so the service runs in a thread
+    async with MintlifySession() as session:
         job = await session.run_job("How?")
         return (await session.ask("How?")).text, job.status
 
 def test_an_app(mintlify_env):
     mintlify_env.script.ask("Press the button.")
-    assert asyncio.run(app(MintlifySession())) == ("Press the button.", "completed")
+    assert asyncio.run(app()) == ("Press the button.", "completed")
     operations = [request.operation for request in mintlify_env.requests]
     assert operations == ["create_job", "get_job", "ask"]
 
 def test_a_session(mintlify_session):
-    assert asyncio.run(app(mintlify_session))
+    async def ask():
+        return (await mintlify_session.ask("How?")).text
+    assert asyncio.run(ask())
 
 def test_the_time_is_virtual(mintlify_service, mintlify_time):
     pass
