@@ -16,7 +16,7 @@ from mintlify_async import ConfigurationError, MintlifyError, MintlifySession, S
 from mintlify_async.testing import AnswerStyle, Customer, LocalService, Recorder, ThreadStyle, faults
 from mintlify_async.testing.http_answer import to_bytes
 from mintlify_async.testing.loop_time import virtual_time
-from mintlify_async.testing.redaction import BodyRedactor
+from mintlify_async.testing.redaction import BodyRedactor, redact_text
 
 QUESTION = "How does Zephyrine log in at 10 Baker Street?"
 WORDS = ("Zephyrine", "Baker", "Quillon", "quillon", "grüßt", "Handbuch")
@@ -313,3 +313,17 @@ def test_redacted_json_is_json(content, text):
         read = json.loads(redacted[6:].decode("utf-8", "surrogateescape"))
         assert read["type"] == "data-x"
         assert not set(re.findall(r"[^\W_]", read["delta"])) - {"x", "é"}
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("Log in 42!", "xxx xx xx!"),
+        (r"a\nb\"c\\d", r"x\nx\"x\\x"),
+        (r"\u0041\u00fc\ud83d\ude00\u000b", r"\u0078\u00e9\ud83d\ude00\u000b"),
+        ("aß…😀", "xé…😀"),
+    ],
+)
+def test_text_is_replaced_by_its_like(text, redacted):
+    """Letters and digits, characters of as many bytes, escapes of the same kind."""
+    assert redact_text(text) == redacted
