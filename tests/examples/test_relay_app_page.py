@@ -13,8 +13,9 @@ from relay_app import app
 
 from mintlify_async.contrib.relay import MemoryStreamStore
 from tests.support.relay_browser import RELEASES, running_browser
+from tests.support.relay_desk import HEAD
 from tests.support.relay_kit import pseudonym, until
-from tests.support.relay_shop import GRACE, HEAD, SITE, shop
+from tests.support.relay_shop import GRACE, SITE, shop
 
 pytestmark = pytest.mark.real
 every_release = pytest.mark.parametrize("release", RELEASES)

@@ -29,8 +29,8 @@ TURN = [
     {"type": "finish", "finishReason": "stop", "threadId": "thread_77"},
 ]
 
-
 HEAD = TURN[:3]
+ENDLESS = [*HEAD, 600.0, *TURN[3:]]
 
 
 def x_user(request: Request) -> str:
@@ -93,9 +93,3 @@ def assert_nothing_shown(service: LocalService, seen: bytes) -> None:
         secrets += [thread.id, thread.key or thread.id]
     secrets += ["thread_77", "thread_key"]
     assert [secret for secret in secrets if secret.encode() in seen] == []
-
-
-@asynccontextmanager
-async def page_of(app: Any) -> AsyncIterator[Page]:
-    async with serving(app) as address, aiohttp.ClientSession() as http:
-        yield Page(http, address)

@@ -12,26 +12,10 @@ from typing import Any
 
 import aiohttp
 import uvicorn
-from starlette.requests import Request
-from starlette.responses import Response
 
-from mintlify_async.contrib.relay import Relay
 from mintlify_async.contrib.relay.seal import ThreadSeal
 
 SECRET = "a secret of the tests, of more than thirty-two characters"
-
-__all__ = [
-    "SECRET",
-    "Page",
-    "answered",
-    "events",
-    "pseudonym",
-    "request_of",
-    "serving",
-    "thread_token",
-    "until",
-    "user_message",
-]
 
 
 @asynccontextmanager
@@ -154,31 +138,3 @@ class Page:
         status, content, _ = await self.post(body)
         assert status == 200, content
         return content
-
-
-async def answered(relay: Relay, request: Request) -> Response:
-    """Return the relay's response to a POST, not sent yet."""
-    return await relay.routes()[0].endpoint(request)
-
-
-def request_of(
-    body: Any, *, user: str = "ada", client: str = "203.0.113.7", receive: Any = None, **headers: str
-) -> Request:
-    """Return a page's request without a connection. Its *body* has arrived, or comes from *receive*."""
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    pieces = iter([{"type": "http.request", "body": data, "more_body": False}])
-
-    async def arrived() -> Any:
-        for message in pieces:
-            return message
-        return await asyncio.Event().wait()
-
-    given = {"content-type": "application/json", "x-user": user, **headers}
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/api/chat",
-        "headers": [(name.encode(), value.encode()) for name, value in given.items()],
-        "client": (client, 50_000),
-    }
-    return Request(scope, receive or arrived)

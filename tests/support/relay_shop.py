@@ -22,11 +22,6 @@ from mintlify_async.testing import LocalService
 from tests.support.relay_browser import LONGEST_MS, Traffic, axe, browser, built
 from tests.support.relay_kit import SECRET, serving, until
 
-HEAD = [
-    {"type": "start", "messageId": "m1"},
-    {"type": "text-start", "id": "0"},
-    {"type": "text-delta", "id": "0", "delta": "Hello "},
-]
 SITE = "https://docs.example"
 GRACE = 60.0  # seconds that an answer goes on while nobody reads it; more than a reload takes
 # The page's texts and the screen reader's texts, in the order of their changes.

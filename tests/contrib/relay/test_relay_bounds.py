@@ -23,10 +23,8 @@ from mintlify_async.contrib.relay.refusals import TOO_MANY_TEXT
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import Customer, LocalService
 from mintlify_async.testing.loop_time import virtual_time
-from tests.support.relay_desk import HEAD, TURN, Desk, desk
+from tests.support.relay_desk import ENDLESS, HEAD, TURN, Desk, desk
 from tests.support.relay_kit import Page, until, user_message
-
-ENDLESS = [*HEAD, 600.0, *TURN[3:]]
 
 
 def form(text: str, id: str, **fields: Any) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from starlette.routing import Route
 from mintlify_async.contrib.relay import MemoryStreamStore
 from mintlify_async.testing import faults
 from tests.support.relay_browser import RELEASES
+from tests.support.relay_desk import HEAD
 from tests.support.relay_kit import serving, until
-from tests.support.relay_shop import HEAD, Shop, shop
+from tests.support.relay_shop import Shop, shop
 
 pytestmark = [pytest.mark.usefixtures("one_chromium"), pytest.mark.real]
 

@@ -17,10 +17,8 @@ from starlette.applications import Starlette
 from mintlify_async.contrib.relay import Relay, running_answer
 from mintlify_async.contrib.stream_store import SharedAnswer
 from mintlify_async.storage import MemoryStore
-from tests.support.relay_desk import HEAD, TURN, Desk, desk, x_user
+from tests.support.relay_desk import ENDLESS, TURN, Desk, desk, x_user
 from tests.support.relay_kit import SECRET, Page, events, serving, until, user_message
-
-ENDLESS = [*HEAD, 600.0, *TURN[3:]]
 
 
 class SlowStreams:

@@ -72,7 +72,7 @@ async def test_a_real_server_that_is_told_to_end(server):
     """At SIGTERM the page of a silent answer gets its error event, and the process ends without waiting."""
     pytest.importorskip(server)
     command = [sys.executable, "-m", *SERVERS[server], "tests.support.draining_app:app"]
-    env = child_environment(DRAIN="0", PYTHONWARNINGS=None, PYTHONUNBUFFERED="1")
+    env = child_environment(PYTHONWARNINGS=None, PYTHONUNBUFFERED="1")
     process = await asyncio.create_subprocess_exec(
         *command, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )

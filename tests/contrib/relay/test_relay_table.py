@@ -27,10 +27,9 @@ from mintlify_async.contrib.relay import MemoryStreamStore, Relay, RelayedAnswer
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import faults
 from mintlify_async.testing.loop_time import virtual_time
-from tests.support.relay_desk import HEAD, TURN, Desk, assert_nothing_shown, desk, x_user
+from tests.support.relay_desk import ENDLESS, HEAD, TURN, Desk, assert_nothing_shown, desk, x_user
 from tests.support.relay_kit import SECRET, Page, events, serving, thread_token, until, user_message
 
-ENDLESS = [*HEAD, 600.0, *TURN[3:]]
 SLOW = [*HEAD, 0.5, *TURN[3:]]
 THREAD = {"headers": {"X-Thread-Id": "thread_77", "X-Thread-Key": "thread_key_0123456789"}}
 NO_STREAMS = ["nowhere", "nowhere+store"]
