@@ -48,9 +48,9 @@ class Desk:
         """Return the thread in a page's token."""
         return ThreadSeal([SECRET]).open(token, user, self.site)
 
-    def sealed(self, thread: Thread, user: str = "ada", secret: str = SECRET) -> str:
-        """Return the token that a page has of *thread*."""
-        return ThreadSeal([secret]).seal(thread, user, self.site)
+    def sealed(self, thread: Thread) -> str:
+        """Return the token that ada's page has of *thread*."""
+        return ThreadSeal([SECRET]).seal(thread, "ada", self.site)
 
     @property
     def site(self) -> str:

@@ -20,23 +20,6 @@ from tests.support.relay_store_kit import USER, again, asked, form, say, shown
 TEXT = "How do I log in?"
 
 
-async def test_a_page_posts_its_newest_message_only(store):
-    """The service gets the history and the thread from the store; the page gets both sides back, unsealed."""
-    async with desk(store=store) as here:
-        first = await say(here, form(TEXT))
-        second = await say(here, form("And by SSO?", "u2"))
-        (thread,) = here.service.threads.values()
-        assert (here.asked["threadId"], here.asked["threadKey"]) == (thread.id, thread.key)
-        assert asked(here) == ["u1", first, "u2"]
-        history = await shown(here)
-        assert [id for id, _ in history] == ["u1", first, "u2", second]
-        assert [text for _, text in history][::2] == [TEXT, "And by SSO?"]
-        assert history[1][1].startswith(here.asked["messages"][1]["parts"][-1]["text"][:20])
-        assert await Conversation.ids(store, owner=USER) == ["chat-1"]
-        assert b"threadId" not in here.page.seen
-        assert USER.encode() not in here.page.seen
-
-
 async def test_of_a_whole_history_the_newest_question_counts(store):
     """A page that posts all it has, or invents some of it, gets the same; its seal is not looked at."""
     async with desk(store=store) as here:
@@ -87,6 +70,7 @@ async def test_the_history_is_what_the_stream_folded_to(store):
                 {"type": "text", "text": "Hello \U0001f600 </script>", "state": "done"},
             ],
         }
+        assert b"threadId" not in here.page.seen
 
 
 async def test_another_users_chat_is_not_there(store):
@@ -113,53 +97,40 @@ async def test_another_users_chat_is_not_there(store):
 @pytest.mark.parametrize(
     ("make", "kept"),
     [
-        (lambda a: again(), ["u1", "a1", "u2"]),
-        (lambda a: again("two", "u2"), ["u1", "a1", "u2"]),
-        (lambda a: again(messageId=a[1]), ["u1", "a1", "u2"]),
-        (lambda a: again("two", "u2", messageId=a[1]), ["u1", "a1", "u2"]),
+        (lambda a: again(), ["u1", "a1", "u2", "a2", "u3"]),
+        (lambda a: again("three", "u3"), ["u1", "a1", "u2", "a2", "u3"]),
+        (lambda a: again(messageId=a[2]), ["u1", "a1", "u2", "a2", "u3"]),
+        (lambda a: again("three", "u3", messageId=a[2]), ["u1", "a1", "u2", "a2", "u3"]),
         (lambda a: again(messageId=a[0]), ["u1"]),
         (lambda a: again(messageId="u1"), ["u1"]),
         (lambda a: again("one", messageId=a[0]), ["u1"]),
+        (lambda a: again("edited", "u2"), ["u1", "a1", "u2"]),
+        (lambda a: form("edited", "u2"), ["u1", "a1", "u2"]),
+        (lambda a: form("edited", "u2", messageId="u2"), ["u1", "a1", "u2"]),
+        (lambda a: form("edited", "u9", messageId="u2"), ["u1", "a1", "u9"]),
+        (
+            lambda a: {**form(None), "messages": [user_message("one"), user_message("edited", "u2")]},
+            ["u1", "a1", "u2"],
+        ),
     ],
 )
-async def test_regenerate(store, make, kept):
-    """The question is asked in a new thread; the answer takes the place of what followed it."""
+async def test_regenerate_and_edit(store, make, kept):
+    """A message that is there makes room, with all that followed it; it is asked in a new thread."""
     async with desk(store=store) as here:
-        answers = [await say(here, form(text, id)) for text, id in (("one", "u1"), ("two", "u2"))]
-        new = await say(here, make(answers))
-        kept = [answers[0] if id == "a1" else id for id in kept]
+        texts = {"u1": "one", "u2": "two", "u3": "three"}
+        answers = [await say(here, form(text, id)) for id, text in texts.items()]
+        body = make(answers)
+        new = await say(here, body)
+        kept = [answers[int(id[1]) - 1] if id.startswith("a") else id for id in kept]
         assert asked(here) == kept
         assert "threadId" not in here.asked
-        assert [id for id, _ in await shown(here)] == [*kept, new]
         assert new not in answers
-        await say(here, form("three", "u3"))
-        assert here.asked["threadId"] == list(here.service.threads)[-1]
-        assert len(here.service.requests) == 4
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        form("edited", "u2"),
-        form("edited", "u2", messageId="u2"),
-        form("edited", "u9", messageId="u2"),
-        {"id": "chat-1", "messages": [user_message("one"), user_message("edited", "u2")], "messageId": "u2"},
-        again("edited", "u2"),
-    ],
-)
-async def test_edit(store, body):
-    """A message that is there already makes room, and so does all that followed it."""
-    async with desk(store=store) as here:
-        first = await say(here, form("one"))
-        for text, id in (("two", "u2"), ("three", "u3")):
-            await say(here, form(text, id))
-        new = await say(here, body)
-        id = body.get("message", body.get("messages", [{}])[-1])["id"]
-        assert asked(here) == ["u1", first, id]
-        assert "threadId" not in here.asked
         history = await shown(here)
-        assert [id for id, _ in history] == ["u1", first, id, new]
-        assert history[2][1] == "edited"
+        assert [id for id, _ in history] == [*kept, new]
+        assert history[-2][1] == ("edited" if "edited" in str(body) else texts[kept[-1]])
+        await say(here, form("four", "u4"))
+        assert here.asked["threadId"] == list(here.service.threads)[-1]
+        assert len(here.service.requests) == 5
 
 
 @pytest.mark.parametrize(
@@ -177,18 +148,22 @@ async def test_an_edit_that_fails_loses_nothing(store, script):
     """Refused, cut, failed, aborted or stopped: the old answer and its thread are there as before."""
     async with desk(store=store, session={"retry": None}) as here:
         await say(here, form("one"))
+        await say(here, form("two", "u2"))
         before = await shown(here)
         head = ConversationKeys(USER, "chat-1").head
         saved = (await store.read([head])).records
         here.service.script.ask(**script)
         async with here.page.request(form("edited")) as response:
-            if 60.0 not in script.get("events", []):
+            if 60.0 in script.get("events", []):  # meanwhile, a tab that is opened sees the edited question
+                await response.content.readuntil(b"Hello ")
+                assert await shown(here) == [("u1", "edited")]
+            else:
                 await response.read()
         await here.all_closed()
         assert await shown(here) == before
         assert (await store.read([head])).records == saved
         here.service.script.clear()
-        await say(here, form("two", "u2"))
+        await say(here, form("three", "u3"))
         assert here.asked["threadId"] == next(iter(here.service.threads))
 
 
@@ -244,67 +219,17 @@ async def test_an_id_that_the_service_repeats_is_given_once():
         assert await say(here, again(messageId="m1")) == "m1"
 
 
-async def test_an_edit_that_is_being_answered_is_in_the_history(store):
-    """A tab that is opened meanwhile sees it, without an answer; a stopped one leaves all as it was."""
-    async with desk(store=store) as here:
-        await say(here, form("one"))
-        await say(here, form("two", "u2"))
-        before = await shown(here)
-        here.service.script.ask(events=[*HEAD, 60.0])
-        async with here.page.request(form("edited")) as response:
-            await response.content.readuntil(b"Hello ")
-            assert await shown(here) == [("u1", "edited")]
-        await here.all_closed()
-        assert await shown(here) == before
-
-
-async def test_a_thread_that_the_service_has_lost_is_left_behind(store):
-    """One further POST, without the thread and with the history; the new thread is the conversation's."""
-    async with desk(store=store) as here:
-        await say(here, form("one"))
-        lost = dict(here.service.threads)
-        here.service.threads.clear()
-        await say(here, form("two", "u2"))
-        first, second = (request.json for request in here.service.requests[1:])
-        assert first.pop("threadId") in lost
-        del first["threadKey"]
-        assert first == second
-        assert len(second["messages"]) == 3
-        await say(here, form("three", "u3"))
-        assert here.asked["threadId"] == next(iter(here.service.threads))
-        assert len(here.service.requests) == 4
-        secrets = [secret for thread in lost.values() for secret in (thread.id, thread.key)]
-        assert [secret for secret in secrets if (secret or "").encode() in here.page.seen] == []
-
-
 @pytest.mark.parametrize(
     ("body", "status"),
     [
         (form(None), 400),
-        (form("no id", chat=None), 400),
-        (form("no id", chat=7), 400),
-        (form("no id", chat=""), 400),
-        (form("no id", chat="x" * 201), 400),
-        (form("no id", chat="a\0"), 400),
-        ({**form("x"), "message": "x"}, 400),
-        (
-            {
-                **form("x"),
-                "message": {"id": "a", "role": "assistant", "parts": [{"type": "text", "text": "x"}]},
-            },
-            400,
-        ),
-        (
-            {**form("x"), "message": {"id": "a", "role": "system", "parts": [{"type": "text", "text": "x"}]}},
-            400,
-        ),
-        ({"id": "chat-1", "messages": []}, 400),
-        ({"id": "chat-1", "messages": "x"}, 400),
-        (
-            {"id": "chat-1", "messages": [user_message("1"), {"id": "a", "role": "assistant", "parts": []}]},
-            400,
-        ),
-        ({**form("x"), "message": user_message("x" * 500_001)}, 413),
+        *((form("no id", chat=chat), 400) for chat in (None, 7, "", "x" * 201, "a\0")),
+        ({**form(None), "message": "x"}, 400),
+        *(({**form(None), "message": user_message("x", role=role)}, 400) for role in ("assistant", "system")),
+        ({**form(None), "messages": []}, 400),
+        ({**form(None), "messages": "x"}, 400),
+        ({**form(None), "messages": [user_message("1"), user_message("2", "u2", role="assistant")]}, 400),
+        (form("x" * 500_001), 413),
         (again(), 404),
         (again(messageId=["u1"]), 400),
         (form("x", messageId={}), 400),

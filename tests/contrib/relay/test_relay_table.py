@@ -147,6 +147,24 @@ async def test_a_chat_goes_on(setup, redis):
 
 
 @setups
+async def test_a_thread_that_the_service_has_lost(setup, redis):
+    """One further POST, without the thread and with the history; the new thread is the chat's."""
+    async with table(setup, redis) as here:
+        _, content, _ = await here.page.post(here.body())
+        lost = [secret for thread in here.service.threads.values() for secret in (thread.id, thread.key)]
+        here.service.threads.clear()
+        for id in ("u2", "u3"):
+            token = {} if here.stored else {"threadId": thread_token(content)}
+            _, content, _ = await here.far.post(here.body("again", id, **token))
+        _, first, second, third = (request.json for request in here.service.requests)
+        assert [first.pop("threadId"), first.pop("threadKey")] == lost
+        assert first == second
+        assert len(second["messages"]) == (3 if here.stored else 1)
+        assert third["threadId"] == next(iter(here.service.threads))
+        assert [secret for secret in lost if secret.encode() in here.far.seen] == []
+
+
+@setups
 async def test_words_come_as_they_are_made(setup, redis):
     """The page has the first ones while the service is silent about the rest."""
     async with table(setup, redis) as here:
