@@ -1,4 +1,4 @@
-"""Where the relay lives: FastAPI, Starlette, and by a mount any ASGI app."""
+"""Where the relay lives: FastAPI, Starlette, and by a mount any ASGI app; and what its makers refuse."""
 
 from __future__ import annotations
 
@@ -66,6 +66,16 @@ def around_another_framework(relay: Relay) -> Any:
     return Starlette(routes=[*relay.routes(), Mount("/", other)])
 
 
+HEADERS = {
+    "content-type": "text/event-stream",
+    "cache-control": "no-cache, no-transform",
+    "x-vercel-ai-ui-message-stream": "v1",
+    "x-accel-buffering": "no",
+    "connection": None,
+    "content-length": None,
+}
+
+
 @pytest.mark.parametrize(
     "home", [in_fastapi, by_a_dependency, in_starlette, mounted, around_another_framework]
 )
@@ -79,7 +89,8 @@ async def test_a_home(home):
             page = Page(http, address)
             status, body, headers = await page.post()
             assert (status, events(body)[-1]["type"]) == (200, "finish")
-            assert headers["content-type"] == "text/event-stream"
+            for name, value in HEADERS.items():
+                assert headers.get(name) == value
             assert service.requests[-1].json["fp"] == pseudonym("ada")
             assert (await page.history())[1][0]["id"] == "u1"
             assert (await page.resume(params={"after": "u1"}))[0] == 200
@@ -109,6 +120,37 @@ async def test_nothing_is_added_that_cannot_say_who_asks(make):
         with pytest.raises(ConfigurationError) as caught:
             Relay(session, secrets=[SECRET]).router(user=x_user)
         assert caught.value.field == "user"
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"secrets": []}, "secrets"),
+        ({"max_concurrent": 0}, "max_concurrent"),
+        ({"max_per_user": 0}, "max_per_user"),
+        ({"max_body_bytes": 0}, "max_body_bytes"),
+        ({"max_characters": 0}, "max_characters"),
+        ({"max_messages": 0}, "max_messages"),
+        ({"max_file_characters": 0}, "max_file_characters"),
+        ({"streams": "redis://localhost"}, "streams"),
+        ({"streams": MemoryStreamStore}, "streams"),
+        ({"store": "chats.sqlite"}, "store"),
+    ],
+)
+async def test_bad_settings_are_named(settings, field):
+    """The constructor refuses a bad setting and names it."""
+    async with LocalService() as service, service.session() as session:
+        with pytest.raises(ConfigurationError) as caught:
+            Relay(session, **{"secrets": [SECRET], "user": x_user, **settings})
+        assert caught.value.field == field
+
+
+@pytest.mark.parametrize("wrong", [{"grace": -1}, {"keep": float("nan")}, {"grace": True}])
+def test_wrong_stream_settings_are_named(wrong):
+    """Before any question."""
+    with pytest.raises(ConfigurationError) as caught:
+        MemoryStreamStore(**wrong)
+    assert caught.value.field == next(iter(wrong))
 
 
 async def test_a_plain_hook_runs_in_a_thread():
