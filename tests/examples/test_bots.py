@@ -12,7 +12,7 @@ import pytest
 
 from mintlify_async import SQLiteStore
 from mintlify_async.testing import LocalService
-from tests.examples.program_kit import EXAMPLES
+from tests.support.child_process import ROOT
 
 pytestmark = pytest.mark.real
 
@@ -25,7 +25,7 @@ async def service(virtual, monkeypatch, tmp_path):
         for name, value in {**service.environment, "SLACK_BOT_TOKEN": "xoxb-1"}.items():
             monkeypatch.setenv(name, value)
         monkeypatch.chdir(tmp_path)
-        monkeypatch.syspath_prepend(str(EXAMPLES))
+        monkeypatch.syspath_prepend(str(ROOT / "examples"))
         yield service
 
 

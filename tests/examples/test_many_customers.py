@@ -10,8 +10,7 @@ from fastapi import Depends, FastAPI, Request
 
 from mintlify_async import MemoryStore, MintlifySession, Quota, QuotaExceededError
 from mintlify_async.testing import Customer, LocalService
-from tests.examples.program_kit import EXAMPLES
-from tests.support.child_process import child_environment, run_to_end
+from tests.support.child_process import ROOT, child_environment, run_to_end
 
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
 pytestmark = pytest.mark.real
@@ -30,7 +29,7 @@ async def test_each_customer_has_its_own_key(service):
     """Domain and key belong together in every request; links lead to the customer's own address."""
     keys = {f"CUSTOMER_KEY_{name.upper()}": key for name, key in KEYS.items()}
     env = child_environment(service, MINTLIFY_ASSISTANT_API_KEY=None, MINTLIFY_DOMAIN=None, **keys)
-    program = str(EXAMPLES / "many_customers.py")
+    program = str(ROOT / "examples" / "many_customers.py")
     output = await run_to_end(sys.executable, program, "How do I install it?", env=env)
     assert "# acme" in output
     assert "](https://help.globex.com/" in output

@@ -34,43 +34,44 @@ LIMIT_SECONDS = 150.0
 """When a recipe that lost a job is said to have lost it."""
 
 
-class Workers:
-    """Worker processes of one recipe, to be killed at random."""
+@asynccontextmanager
+async def killed_workers(log: Path, *arguments: str) -> AsyncIterator[None]:
+    """Run two workers of a recipe. Kill one at a random moment, *KILLS* times, and start another instead."""
+    dice, running = random.Random(7), list[asyncio.subprocess.Process]()
 
-    def __init__(self, command: list[str], log: Path) -> None:
-        self._command = command
-        self._log = log
-        self._running: list[asyncio.subprocess.Process] = []
-        self.killed = 0
-
-    async def start(self) -> None:
-        with self._log.open("ab") as log:
+    async def start() -> None:
+        with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *self._command,
+                sys.executable,
+                *arguments,
                 cwd=EXAMPLES,
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=output,
+                stderr=output,
                 start_new_session=True,  # Celery's worker has processes of its own
             )
-        self._running.append(process)
+        running.append(process)
 
-    async def kill(self, which: int) -> None:
-        process = self._running.pop(which)
+    async def kill(which: int) -> None:
+        process = running.pop(which)
         os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-        self.killed += 1
 
-    async def stop(self) -> None:
-        while self._running:
-            await self.kill(0)
-
-    async def kill_at_random(self, dice: random.Random) -> None:
-        """Kill one worker of two at a random moment, *KILLS* times, and start another in its place."""
+    async def kill_at_random() -> None:
         for _ in range(KILLS):
             await asyncio.sleep(dice.uniform(0.2, 2.5))
-            await self.kill(dice.randrange(len(self._running)))
-            await self.start()
+            await kill(dice.randrange(len(running)))
+            await start()
+
+    try:
+        await start()
+        await start()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(kill_at_random())
+            yield
+    finally:
+        while running:
+            await kill(0)
 
 
 @pytest.fixture
@@ -85,12 +86,8 @@ def recipe(
 ) -> Callable[[str], ModuleType]:
     """Import a recipe as its user would, with the settings in the environment; times are shortened."""
     for name, value in {
+        **service.environment,
         "REDIS_URL": redis_server.url,
-        "MINTLIFY_BASE_URL": service.base_url,
-        "MINTLIFY_PROJECT_ID": service.project_id,
-        "MINTLIFY_ADMIN_API_KEY": service.admin_key,
-        "MINTLIFY_ASSISTANT_API_KEY": service.assistant_key,
-        "MINTLIFY_DOMAIN": service.domain,
         "HEARTBEAT": "2",
         "IDLE_TIMEOUT": "10",  # a worker that is late for longer than this counts as dead
         "PAUSE": "2",
@@ -151,64 +148,44 @@ def check(service: LocalService, ids: list[str], results: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize(
     ("name", "command"),
-    [
-        ("saq_jobs", ["-m", "saq", "saq_jobs.settings"]),
-        ("streaq_jobs", ["-m", "streaq", "run", "streaq_jobs:worker"]),
-    ],
+    [("saq_jobs", "-m saq saq_jobs.settings"), ("streaq_jobs", "-m streaq run streaq_jobs:worker")],
 )
 async def test_killed_workers_lose_nothing(
-    recipe: Callable[[str], ModuleType],
-    service: LocalService,
-    tmp_path: Path,
-    name: str,
-    command: list[str],
+    recipe: Callable[[str], ModuleType], service: LocalService, tmp_path: Path, name: str, command: str
 ):
     """Fifty jobs, each requested twice; eight kills: every result arrives, and there were fifty POSTs."""
-    workers, dice = Workers([sys.executable, *command], tmp_path / "workers.log"), random.Random(name)
-    await workers.start()
-    await workers.start()
-    try:
-        async with web(recipe(name).app) as client, asyncio.TaskGroup() as group:
-            group.create_task(workers.kill_at_random(dice))
-            ids = [await create_twice(client, number) for number in range(JOBS)]
+    async with killed_workers(tmp_path / "workers.log", *command.split()), web(recipe(name).app) as client:
+        ids = [await create_twice(client, number) for number in range(JOBS)]
 
-            async def look(job_id: str) -> Any:
-                answer = await client.get(f"/jobs/{job_id}")
-                assert answer.status_code in (200, 404), answer.text
-                return answer.json() if answer.status_code == 200 else None
+        async def look(job_id: str) -> Any:
+            answer = await client.get(f"/jobs/{job_id}")
+            assert answer.status_code in (200, 404), answer.text
+            return answer.json() if answer.status_code == 200 else None
 
-            results = await all_results(ids, look)
-    finally:
-        await workers.stop()
+        results = await all_results(ids, look)
     check(service, ids, results)
-    assert workers.killed == KILLS + 2
 
 
 async def test_looks_that_come_back_later_lose_nothing(
     recipe: Callable[[str], ModuleType], service: LocalService, redis_client: Any, tmp_path: Path
 ):
     """The reschedule style under the same kills; no task runs for longer than a look."""
-    workers = Workers([sys.executable, "-m", "saq", "saq_looks.settings"], tmp_path / "workers.log")
-    looks, dice = recipe("saq_looks"), random.Random(7)
-    await workers.start()
-    await workers.start()
+    looks = recipe("saq_looks")
 
     async def look(job_id: str) -> Any:
         found = await redis_client.hget("job-results", job_id)
         return None if found is None else json.loads(found)
 
-    try:
-        async with service.session() as session:
-            killing = asyncio.create_task(workers.kill_at_random(dice))
-            jobs = [await session.create_job(f"Fix typo {number}") for number in range(JOBS)]
-            for job in jobs:
-                await looks.hand_over(str(job.ref))
-            results = await all_results([job.id for job in jobs], look)
-            await killing
-    finally:
-        await workers.stop()
-        await looks.queue.disconnect()
-        await looks.redis.aclose()
+    async with (
+        killed_workers(tmp_path / "workers.log", "-m", "saq", "saq_looks.settings"),
+        service.session() as session,
+    ):
+        jobs = [await session.create_job(f"Fix typo {number}") for number in range(JOBS)]
+        for job in jobs:
+            await looks.hand_over(str(job.ref))
+        results = await all_results([job.id for job in jobs], look)
+    await looks.queue.disconnect()
+    await looks.redis.aclose()
     check(service, [job.id for job in jobs], results)
 
 
@@ -217,27 +194,14 @@ async def test_celery_workers_that_are_killed_lose_nothing(
     recipe: Callable[[str], ModuleType], service: LocalService, tmp_path: Path
 ):
     """The same with synchronous tasks, each of which has a session of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "celery",
-        "-A",
-        "celery_jobs",
-        "worker",
-        "--concurrency=4",
-        "--loglevel=INFO",
-    ]
-    workers, jobs = Workers(command, tmp_path / "workers.log"), recipe("celery_jobs")
-    names = [f"request-{number}" for number in range(JOBS)]
+    command = ["-m", "celery", "-A", "celery_jobs", "worker", "--concurrency=4", "--loglevel=INFO"]
+    jobs, names = recipe("celery_jobs"), [f"request-{number}" for number in range(JOBS)]
 
     async def look(name: str) -> Any:
         result = jobs.app.AsyncResult(f"job-{name}")
         return result.result if await asyncio.to_thread(result.successful) else None
 
-    await workers.start()
-    await workers.start()
-    try:
-        killing = asyncio.create_task(workers.kill_at_random(random.Random(7)))
+    async with killed_workers(tmp_path / "workers.log", *command):
         program = await asyncio.create_subprocess_exec(
             sys.executable, "celery_jobs.py", names[0], "Fix it", cwd=EXAMPLES, stdout=asyncio.subprocess.PIPE
         )
@@ -245,8 +209,5 @@ async def test_celery_workers_that_are_killed_lose_nothing(
             await asyncio.to_thread(jobs.create.delay, name, f"Fix the typos of {name}")
         results = await all_results(names, look)
         assert b"completed" in (await program.communicate())[0]
-        await killing
-    finally:
-        await workers.stop()
-        jobs.app.close()
+    jobs.app.close()
     check(service, [record["id"] for record in results.values()], {r["id"]: r for r in results.values()})

@@ -2,12 +2,10 @@
 
 import asyncio
 import runpy
-import socket
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from aiohttp import web
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import StreamingResponse
 from page_blocks import blocks_of
@@ -71,35 +69,3 @@ async def test_a_reader_who_leaves_stops_the_answer(path, events, shown, tmp_pat
             writer.close()
             await writer.wait_closed()
             await service.until(lambda service: service.requests[0].client_left)
-
-
-@pytest.mark.parametrize("path", ["/stream", "/whole"])
-async def test_aiohttp_web_cancels_the_handler_if_it_is_told_to(path):
-    """With the option that the page names, the service sees its connection closed."""
-    async with LocalService() as service, service.session() as session:
-        service.script.ask(events=[*BEGIN, *WORDS, AN_HOUR])
-
-        async def stream(request: web.Request) -> web.StreamResponse:
-            response = web.StreamResponse()
-            async with session.ask("Hm") as reply:
-                await response.prepare(request)
-                async for text in reply.text_stream:
-                    await response.write(text.encode())
-            return response
-
-        async def whole(request: web.Request) -> web.Response:
-            return web.Response(text=(await session.ask("Hm")).text)
-
-        app = web.Application()
-        app.add_routes([web.get("/stream", stream), web.get("/whole", whole)])
-        runner = web.AppRunner(app, handler_cancellation=True)
-        await runner.setup()
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            await web.SockSite(runner, listener).start()
-            _, writer = await asyncio.open_connection(*listener.getsockname())
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-            await service.until(lambda service: service.answering)
-            writer.close()
-            await writer.wait_closed()
-            await service.until(lambda service: service.requests[0].client_left)
-            await runner.cleanup()

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from mintlify_async.testing import LocalService
-from tests.examples.program_kit import EXAMPLES
-from tests.support.child_process import child_environment
+from tests.support.child_process import ROOT, child_environment
 from tests.support.terminal_screen import CTRL_C, CTRL_D, on_terminal
 
 pytestmark = pytest.mark.real
 
-PROGRAM = str(EXAMPLES / "terminal_chat.py")
+PROGRAM = str(ROOT / "examples" / "terminal_chat.py")
 
 
 @pytest.fixture
