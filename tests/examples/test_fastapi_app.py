@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import fastapi_app
 import pytest
 
@@ -115,5 +113,4 @@ async def test_a_reader_who_leaves_ends_the_answer(client, service):
     async with client.stream("GET", "/ask", params={"q": "Hm?"}) as answer:
         async for _ in answer.aiter_text():
             break
-    while not service.requests.of("ask")[0].client_left:
-        await asyncio.sleep(0.01)
+    await service.until(lambda service: service.requests[0].client_left)

@@ -55,12 +55,10 @@ async def test_cancelling_the_call_stops_the_answer(service):
     service.script.ask(text="word " * 500, pause=0.05)
     async with Client(mcp_server.server, mode="legacy") as client:
         asking = asyncio.create_task(client.call_tool("ask_docs", {"question": "Hm?"}))
-        while not service.requests.of("ask"):
-            await asyncio.sleep(0.01)
+        await service.until(lambda service: service.requests.of("ask"))
         asking.cancel()
         await asyncio.wait([asking])
-        while not service.requests.of("ask")[0].client_left:
-            await asyncio.sleep(0.01)
+        await service.until(lambda service: service.requests[0].client_left)
         failed, answer = await call(client, "ask_docs", question="How do I log in?")
     assert (failed, bool(answer["text"])) == (False, True)
     assert len(service.requests[-1].json["messages"]) == 1  # nothing of the question that was cancelled

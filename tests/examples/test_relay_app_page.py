@@ -12,15 +12,12 @@ pytest.importorskip("fastapi")
 from relay_app import app
 
 from mintlify_async.contrib.relay import MemoryStreamStore
-from tests.support.relay_browser import RELEASES, running_browser
+from tests.support.relay_browser import RELEASES, SOURCE
 from tests.support.relay_desk import HEAD
 from tests.support.relay_kit import pseudonym, until
 from tests.support.relay_shop import GRACE, SITE, shop
 
 pytestmark = pytest.mark.real
-every_release = pytest.mark.parametrize("release", RELEASES)
-NEWEST = "7"
-newest_release = pytest.mark.parametrize("release", [NEWEST])
 SEARCHING = "Searching the documentation…"
 RICH = """## Log in
 
@@ -57,17 +54,9 @@ PICTURE = """<svg xmlns="http://www.w3.org/2000/svg" width="900" height="240">
 SOURCES: list[Any] = [("Log in", "/login"), (None, "https://docs.example/sso#okta")]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_chromium():
-    """One browser for all tests of this file."""
-    with running_browser():
-        yield
-
-
-@newest_release
-async def test_the_states(release):
+async def test_the_states():
     """Each state shows what it should, without a barrier in light and in dark, from 390 pixels on."""
-    async with shop(release) as here:
+    async with shop() as here:
         picture = {"body": PICTURE, "content_type": "image/svg+xml"}
         await here.page.route("**/images/*.png", lambda route: route.fulfill(**picture))
         await here.shows("What would you like to know?")
@@ -97,8 +86,7 @@ async def test_the_states(release):
 
         await here.click("New chat")
         here.service.script.ask(text=RICH, sources=SOURCES)
-        await here.ask("How do I log in?\nBy the CLI?")
-        await here.status("ready")
+        await here.answered("How do I log in?\nBy the CLI?")
         await here.page.get_by_role("button", name="Copy answer").wait_for()
         await here.look("4-finished")
 
@@ -137,7 +125,7 @@ async def test_the_states(release):
 
 async def test_keys():
     """Enter sends, Shift+Enter begins a line, and a word that is being composed is not sent."""
-    async with shop(NEWEST) as here:
+    async with shop() as here:
         box = here.page.get_by_label("Your question")
         assert await box.evaluate("box => box === document.activeElement")
         low = (await box.bounding_box())["height"]
@@ -164,12 +152,10 @@ async def test_keys():
         assert asked.json["messages"][-1]["parts"] == [{"type": "text", "text": "one\ntwo"}]
 
 
-@newest_release
-async def test_a_reload_keeps_the_chat(release):
+async def test_a_reload_keeps_the_chat():
     """Questions, answers, verdicts and the thread are there again; another tab begins anew."""
-    async with shop(release) as here:
-        await here.ask("How do I get started?")
-        await here.status("ready")
+    async with shop() as here:
+        await here.answered("How do I get started?")
         await here.click("Good answer")
         await here.page.locator(".thumb[aria-pressed=true]").wait_for()
         before = await here.answers()
@@ -190,7 +176,7 @@ async def test_a_reload_keeps_the_chat(release):
         assert await here.questions() == ["How do I get started?", "And by SSO?"]
 
 
-@every_release
+@pytest.mark.parametrize("release", RELEASES)
 async def test_a_reload_in_the_middle_of_an_answer(release):
     """The answer goes on, or is complete if it has ended. It is asked for once, and can be stopped."""
     rest = [
@@ -226,11 +212,10 @@ async def test_a_reload_in_the_middle_of_an_answer(release):
         assert [request.client_left for request in here.service.requests] == [False, True]
 
 
-@newest_release
 @pytest.mark.parametrize("end", ["stop while searching", "stop", "leave", "new chat"])
-async def test_an_answer_that_is_left(release, end):
+async def test_an_answer_that_is_left(end):
     """It ends at the service, once; the part that arrived stays, and Retry asks again."""
-    async with shop(release, streams=MemoryStreamStore(grace=1 if end == "leave" else GRACE)) as here:
+    async with shop(streams=MemoryStreamStore(grace=1 if end == "leave" else GRACE)) as here:
         searching = end == "stop while searching"
         here.service.script.ask(events=[*HEAD[: 1 if searching else None], 600.0])
         await here.ask("Leave me")
@@ -264,10 +249,9 @@ async def test_thumbs_reach_the_app(monkeypatch):
     """The app gets who, which answer, and how it was; a reader may change it."""
     got: list[tuple[str, app.Feedback]] = []
     monkeypatch.setattr(app, "store_feedback", lambda *verdict: got.append(verdict))
-    async with shop(NEWEST) as here:
+    async with shop() as here:
         here.service.script.ask(text="An answer")
-        await here.ask("A question")
-        await here.status("ready")
+        await here.answered("A question")
         for label, value in (("Good answer", 1), ("Bad answer", -1)):
             await here.click(label)
             pressed = here.page.locator(".thumb[aria-pressed=true]")
@@ -300,11 +284,10 @@ Use `<Card>` or <Card title="x"> in a page.
 
 async def test_an_answer_cannot_run_anything():
     """HTML is shown as text, and a link leads to the web, to mail or to the documentation."""
-    async with shop(NEWEST) as here:
+    async with shop() as here:
         await here.page.route("https://*evil.example/**", lambda route: route.abort())
         here.service.script.ask(text=EVIL, sources=[("bad", "javascript:window.hacked=8"), ("good", "/good")])
-        await here.ask("Be evil")
-        await here.status("ready")
+        await here.answered("Be evil")
         text = here.page.locator(".assistant .text")
         links = await text.locator("a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
         assert links == [
@@ -324,12 +307,11 @@ async def test_an_answer_cannot_run_anything():
 
 async def test_links_and_pictures_lead_to_the_documentation():
     """Paths become addresses there, in the text, the sources and the suggestions; each page once in all."""
-    async with shop(NEWEST) as here:
+    async with shop() as here:
         asked: list[str] = []
         await here.page.route(f"{SITE}/**", lambda route: (asked.append(route.request.url), route.abort())[1])
         here.service.script.ask(text=RICH, sources=SOURCES)
-        await here.ask("Links")
-        await here.status("ready")
+        await here.answered("Links")
 
         async def hrefs(selector: str) -> list[str]:
             return await here.page.locator(selector).evaluate_all("all => all.map(a => a.href)")
@@ -354,13 +336,12 @@ async def test_links_and_pictures_lead_to_the_documentation():
 
 async def test_screen_readers_hear_each_answer_once():
     """What is announced: the search, then the whole answer; not its pieces, and not the labels of buttons."""
-    async with shop(NEWEST) as here:
+    async with shop() as here:
         words = [{"type": "text-delta", "id": "0", "delta": f"{n} "} for n in range(10)]
         code = {"type": "text-delta", "id": "0", "delta": "\n\n```\ncode\n```\n"}
         end = [{"type": "text-end", "id": "0"}, {"type": "finish"}]
         here.service.script.ask(events=[*HEAD, *words, code, *end], pause=0.02)
-        await here.ask("Speak")
-        await here.status("ready")
+        await here.answered("Speak")
         await here.page.wait_for_function("window.spoken.length >= 2")
         searching, answer = await here.page.evaluate("window.spoken")
         assert searching == SEARCHING
@@ -370,7 +351,7 @@ async def test_screen_readers_hear_each_answer_once():
 
 async def test_a_browser_with_a_forged_cookie_gets_its_own():
     """The cookie is signed: an id that the app did not give is not taken, and is replaced."""
-    async with shop(NEWEST) as here:
+    async with shop() as here:
         (cookie,) = await here.page.context.cookies()
         assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Lax")
         browser = cookie["value"].partition(".")[0]
@@ -386,10 +367,9 @@ async def test_a_browser_with_a_forged_cookie_gets_its_own():
         assert len(here.service.requests) == 1
 
 
-@newest_release
-async def test_edit_and_answer_again(release):
+async def test_edit_and_answer_again():
     """An edited question takes the place of what followed it, and a new answer that of the old one."""
-    async with shop(release) as here:
+    async with shop() as here:
         for number in (1, 2):
             here.service.script.ask(text=f"Answer {number}")
             await here.ask(f"Question {number}")
@@ -438,8 +418,6 @@ async def test_edit_and_answer_again(release):
 
 def test_no_lock_file_names_a_registry():
     """Versions are exact, and nothing that is committed says where packages come from."""
-    from tests.support.relay_browser import SOURCE
-
     manifest = json.loads((SOURCE / "package.json").read_text("utf-8"))
     versions = [*manifest["dependencies"].values(), *manifest["devDependencies"].values()]
     assert [version for version in versions if not version.replace(".", "").isdigit()] == []

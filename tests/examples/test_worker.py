@@ -57,22 +57,17 @@ def jobs_in(said):
     ]
 
 
-async def until(true):
-    while not true():
-        await asyncio.sleep(0.01)
-
-
 async def test_it_ends_with_the_references_and_goes_on(tasks):
     """The jobs go on; the next start waits for the same ones, and one after that finds them finished."""
     async with LocalService(life=JobLife(seconds=1000)) as service:
         process = await start(service, tasks)
-        await until(lambda: service.requests.count("get_job") >= 2)
+        await service.until(lambda service: service.requests.count("get_job") >= 2)
         said = await end(process, signal.SIGTERM)
         names = sorted(line.partition(":")[0] for line in said)
         assert names == ["login", "typos"]
         assert sorted(jobs_in(said)) == ["job_1", "job_2"]
         process = await start(service, tasks)
-        await until(lambda: service.requests.count("get_job") >= 4)
+        await service.until(lambda service: service.requests.count("get_job") >= 4)
         assert sorted(jobs_in(await end(process, signal.SIGINT))) == ["job_1", "job_2"]
         service.script.get_job(fields={"status": "completed"}, times=None)
         out, _ = await (await start(service, tasks)).communicate()

@@ -7,12 +7,10 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ RELEASES = {  # ai: the release of @ai-sdk/react that is made for it
     "6.0.230": "3.0.232",
     "7": "4",
 }
+NEWEST = "7"
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -139,35 +138,14 @@ def _run(command: list[str], folder: Path) -> None:
         pytest.skip(_failures[0])
 
 
-_addresses: list[str] = []  # of running browsers
-
-
-@contextmanager
-def running_browser() -> Iterator[None]:
-    """Start a browser that each :func:`browser` uses while the block runs."""
-    pytest.importorskip("playwright", reason="playwright is not installed")
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as config:
-        json.dump({"executablePath": chromium(), "args": CHROMIUM_FLAGS, "host": "127.0.0.1"}, config)
-        config.flush()
-        command = [sys.executable, "-m", "playwright", "launch-server", "--browser=chromium"]
-        command.append(f"--config={config.name}")
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-            assert process.stdout is not None
-            try:
-                _addresses.append(process.stdout.readline().strip())
-                yield
-            finally:
-                _addresses.clear()
-                os.killpg(process.pid, signal.SIGTERM)  # the server is a child of this process
-
-
 @asynccontextmanager
 async def browser() -> AsyncIterator[Any]:
-    """Yield Playwright's object for the running browser."""
+    """Yield Playwright's object for a new browser."""
+    pytest.importorskip("playwright", reason="playwright is not installed")
     from playwright.async_api import async_playwright
 
     async with async_playwright() as playwright:
-        started = await playwright.chromium.connect(_addresses[0])
+        started = await playwright.chromium.launch(executable_path=chromium(), args=CHROMIUM_FLAGS)
         try:
             yield started
         finally:

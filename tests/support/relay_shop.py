@@ -19,7 +19,7 @@ from relay_app.app import create_app
 
 from mintlify_async.contrib.relay import MemoryStreamStore
 from mintlify_async.testing import LocalService
-from tests.support.relay_browser import LONGEST_MS, Traffic, axe, browser, built
+from tests.support.relay_browser import LONGEST_MS, NEWEST, Traffic, axe, browser, built
 from tests.support.relay_kit import SECRET, serving, until
 
 SITE = "https://docs.example"
@@ -48,6 +48,11 @@ class Shop:
     async def ask(self, text: str) -> None:
         await self.page.get_by_label("Your question").fill(text)
         await self.click("Send")
+
+    async def answered(self, text: str) -> None:
+        """Ask, and wait for the whole answer."""
+        await self.ask(text)
+        await self.status("ready")
 
     async def click(self, name: str) -> None:
         await self.page.get_by_role("button", name=name, exact=True).click()
@@ -105,7 +110,7 @@ AXE = """async () => {
 
 
 @asynccontextmanager
-async def shop(release: str, **settings: Any) -> AsyncIterator[Shop]:
+async def shop(release: str = NEWEST, **settings: Any) -> AsyncIterator[Shop]:
     """Start everything, and check at the end that the traffic has no secret and no script failed."""
     with tempfile.TemporaryDirectory() as folder:
         async with browser() as started, LocalService() as service:  # the browser first, because it may skip

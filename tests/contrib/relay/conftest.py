@@ -6,14 +6,6 @@ import pytest
 
 from mintlify_async.contrib.relay import chats
 from mintlify_async.storage import MemoryStore, SQLiteStore
-from tests.support.relay_browser import running_browser
-
-
-@pytest.fixture(scope="module")
-def one_chromium():
-    """One browser for all tests of a file."""
-    with running_browser():
-        yield
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("redis", marks=pytest.mark.real)])

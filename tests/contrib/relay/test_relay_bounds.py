@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -23,6 +22,7 @@ from mintlify_async.contrib.relay.refusals import TOO_MANY_TEXT
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import Customer, LocalService
 from mintlify_async.testing.loop_time import virtual_time
+from tests.support.child_process import child_environment
 from tests.support.relay_desk import ENDLESS, HEAD, TURN, Desk, desk
 from tests.support.relay_kit import Page, until, user_message
 
@@ -79,35 +79,24 @@ async def test_a_stored_thread_belongs_to_its_site():
 
 async def test_an_unread_history_gives_up_its_place():
     """After a minute in which its reader takes nothing."""
+    sending, never = asyncio.Event(), asyncio.Event()
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            sending.set()
+            await never.wait()
+
     async with desk(store=MemoryStore()) as here:
         here.service.script.ask(events=TURN)
         await here.page.post(form("one", "u1"))
+        app: Any = Starlette(routes=here.relay.routes())  # asked as a server does
+        where = {"type": "http", "method": "GET", "path": "/api/chat/chat-1", "query_string": b""}
+        scope = {**where, "headers": [(b"x-user", b"ada")]}
         with virtual_time():
-            sending = asyncio.Event()
-
-            async def send(message: Any) -> None:
-                if message["type"] == "http.response.body":
-                    sending.set()
-                    await asyncio.Event().wait()
-
-            reading = asyncio.create_task(requested(here, "/api/chat/chat-1", send))
+            reading = asyncio.create_task(app(scope, never.wait, send))
             await sending.wait()
             await asyncio.sleep(70)
             assert reading.done()
-
-
-async def requested(here: Desk, path: str, send: Any, method: str = "GET") -> None:
-    """Ask the relay's own app, as a server does."""
-
-    async def receive() -> Any:
-        return await asyncio.Event().wait()
-
-    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
-    scope |= {"headers": [(b"x-user", here.page.user.encode())], "root_path": "", "scheme": "http"}
-    app = Starlette(routes=here.relay.routes())
-    await app(
-        scope | {"client": ("203.0.113.7", 1), "server": ("h", 80), "http_version": "1.1"}, receive, send
-    )
 
 
 # --- Answers that nobody reads ------------------------------------------------------------------------
@@ -255,10 +244,8 @@ app.include_router(relay.router())
 async def test_a_plain_server_says_what_went_wrong(tmp_path):
     """Every refusal, failed hook and unsaved answer has a line in the log of ``uvicorn app:app``."""
     (tmp_path / "app.py").write_text(APP, "utf-8")
-    async with LocalService(customers=[Customer(domain="acme")]) as service:
-        env = {**os.environ, "MINTLIFY_BASE_URL": service.base_url, "MINTLIFY_DOMAIN": "acme"}
-        env["PYTHONPATH"] = str(Path(mintlify_async.__file__).parents[1])
-        env["MINTLIFY_ASSISTANT_API_KEY"] = service.assistant_key
+    async with LocalService() as service:
+        env = child_environment(service, PYTHONWARNINGS=None)
         service.script.ask(events=TURN)
         service.script.ask(status=401)
         command = [sys.executable, "-m", "uvicorn", "app:app", "--port", "0", "--no-access-log"]

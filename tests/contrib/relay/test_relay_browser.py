@@ -19,7 +19,7 @@ from tests.support.relay_desk import HEAD
 from tests.support.relay_kit import serving, until
 from tests.support.relay_shop import Shop, shop
 
-pytestmark = [pytest.mark.usefixtures("one_chromium"), pytest.mark.real]
+pytestmark = pytest.mark.real
 
 ATTEMPTS = Path(__file__).parents[2] / "support" / "js" / "other_origin.js"
 ZOO = [
@@ -63,8 +63,7 @@ async def grows(here: Shop) -> None:
     """The page shows the text as it streams."""
     words = [{"type": "text-delta", "id": "0", "delta": f"{n} "} for n in range(20)]
     here.service.script.ask(events=[*HEAD, *words, {"type": "finish"}], pause=0.02)
-    await here.ask("Count!")
-    await here.status("ready")
+    await here.answered("Count!")
     texts = await here.page.evaluate("window.texts")
     assert len(texts) >= 5
     assert [text for text in texts if not texts[-1].startswith(text.strip())] == []
@@ -82,8 +81,7 @@ async def stops(here: Shop) -> None:
     await until(lambda: not here.service.answering)
     assert here.service.requests[-1].client_left
     here.service.script.ask(events=[*HEAD, {"type": "finish"}])
-    await here.ask("Go on")
-    await here.status("ready")
+    await here.answered("Go on")
     assert here.service.requests[-1].json["threadId"] == "thread_1"
     assert await here.page.get_by_role("alert").count() == 0
 
@@ -123,7 +121,7 @@ async def meets_unknown_events(here: Shop) -> None:
 async def test_a_page_of_another_origin_gets_nothing():
     """Neither by form, beacon, XHR, fetch nor frame, although the browser sends the cookie."""
     other = Starlette(routes=[Route("/", lambda request: HTMLResponse("<iframe name=frame></iframe>"))])
-    async with shop(list(RELEASES)[-1]) as here, serving(other) as address:
+    async with shop() as here, serving(other) as address:
         here.service.script.ask(events=[*HEAD, 60.0])
         await here.ask("Mine")
         await here.shows("Hello")

@@ -31,7 +31,7 @@ const id = new URLSearchParams(location.search).get("chat");
 createRoot(document.getElementById("root")).render(createElement(Chat, { id }));
 """
 
-pytestmark = [pytest.mark.usefixtures("one_chromium"), pytest.mark.real]
+pytestmark = pytest.mark.real
 
 
 def page_of(release: str) -> Path:
