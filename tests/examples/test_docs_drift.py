@@ -26,8 +26,8 @@ async def service():
 
 
 @pytest.fixture
-def git(tmp_path):
-    """Runs git in the checkout."""
+def merge(tmp_path):
+    """Commits a change with a message in the checkout, as a merge does."""
     work = tmp_path / "work"
     (work / "src").mkdir(parents=True)
 
@@ -35,21 +35,13 @@ def git(tmp_path):
         author = ["-c", "user.name=Ada", "-c", "user.email=ada@acme.test"]
         subprocess.run(["git", *author, *arguments], cwd=work, check=True)
 
-    git("init", "--quiet")
-    git("commit", "--quiet", "--allow-empty", "-m", "Begin")
-    return git
-
-
-@pytest.fixture
-def merge(git, tmp_path):
-    """Commits a change with a message, as a merge does."""
-
     def merge(message, text="def login(): ...\n", file="src/app.py"):
-        path = tmp_path / "work" / file
-        path.write_text(text)
+        (work / file).write_text(text)
         git("add", ".")
         git("commit", "--quiet", "-m", message)
 
+    git("init", "--quiet")
+    git("commit", "--quiet", "--allow-empty", "-m", "Begin")
     return merge
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import aiohttp
 import pytest
@@ -26,46 +28,55 @@ def page_folder(tmp_path):
     return tmp_path
 
 
+@asynccontextmanager
+async def running(service: LocalService, folder: Path) -> AsyncIterator[str]:
+    """Serve the app, with the page in *folder*. Yield its address."""
+    env = {
+        "RELAY_SECRET": SECRET,
+        "CHATS": f"{folder}/chats.sqlite",
+        "MINTLIFY_SITE": "https://docs.example/x",
+    }
+    async with serving(create_app(service.session(), env, folder)) as address:
+        yield address
+
+
+def browser() -> aiohttp.ClientSession:
+    """Return a client that keeps cookies, also of an address without a name."""
+    return aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
+
+
 async def test_a_deployment_cuts_no_answer(page_folder):
     """From SIGTERM on new questions are refused, and the answer that runs goes on to its end."""
     earlier = signal.signal(signal.SIGTERM, lambda *_: None)  # in place of the server's
-    env = {"RELAY_SECRET": SECRET, "CHATS": str(page_folder / "chats.sqlite")}
     try:
-        async with LocalService() as service:
+        async with LocalService() as service, running(service, page_folder) as address, browser() as http:
             service.script.ask(events=[*HEAD, 1.0, *TURN[3:]])
-            app = create_app(service.session(), env, page_folder)
-            jar: Any = aiohttp.CookieJar(unsafe=True)  # also for an address without a name
-            async with serving(app) as address, aiohttp.ClientSession(cookie_jar=jar) as http:
-                page = Page(http, address)
-                assert (await page.post())[0] == 401
-                await (await http.get(address)).read()
-                async with page.request() as response:
-                    head = await response.content.readuntil(b"Hello ")
-                    signal.raise_signal(signal.SIGTERM)
-                    await asyncio.sleep(0.05)  # the drain begins with the loop's next turn
-                    assert (await page.post())[0] == 503
-                    assert events(head + await response.read())[-1]["type"] == "finish"
-                await until(lambda: not service.answering)
+            page = Page(http, address)
+            assert (await page.post())[0] == 401
+            await (await http.get(address)).read()
+            async with page.request() as response:
+                head = await response.content.readuntil(b"Hello ")
+                signal.raise_signal(signal.SIGTERM)
+                await asyncio.sleep(0.05)  # the drain begins with the loop's next turn
+                assert (await page.post())[0] == 503
+                assert events(head + await response.read())[-1]["type"] == "finish"
+            await until(lambda: not service.answering)
     finally:
         signal.signal(signal.SIGTERM, earlier)
 
 
 async def test_a_verdict_is_taken(page_folder):
     """From a page of the app only, and only 1 or -1."""
-    env = {"RELAY_SECRET": SECRET, "CHATS": str(page_folder / "chats.sqlite")}
-    async with LocalService() as service:
-        app = create_app(service.session(), env, page_folder)
-        jar: Any = aiohttp.CookieJar(unsafe=True)
-        async with serving(app) as address, aiohttp.ClientSession(cookie_jar=jar) as http:
-            url = f"{address}/api/chat/feedback"
+    async with LocalService() as service, running(service, page_folder) as address, browser() as http:
 
-            async def status(value: int) -> int:
-                async with http.post(url, json={"chatId": "c", "messageId": "m", "value": value}) as response:
-                    return response.status
+        async def status(value: int) -> int:
+            verdict = {"chatId": "c", "messageId": "m", "value": value}
+            async with http.post(f"{address}/api/chat/feedback", json=verdict) as response:
+                return response.status
 
-            assert await status(-1) == 401
-            await (await http.get(address)).read()
-            assert [await status(-1), await status(2)] == [204, 422]
+        assert await status(-1) == 401
+        await (await http.get(address)).read()
+        assert [await status(-1), await status(2)] == [204, 422]
 
 
 @pytest.mark.parametrize(("missing", "words"), [("secret", "RELAY_SECRET is missing"), ("page", "run build")])
@@ -79,22 +90,14 @@ def test_what_is_missing_is_named(page_folder, missing, words):
 async def test_an_address_asks_twenty_questions_a_minute(page_folder, monkeypatch):
     """Whatever its cookies are; the page is told when to ask again, and may read all the same."""
     monkeypatch.setattr("relay_app.app.time", SimpleNamespace(time=lambda: 90.0))
-    env = {
-        "RELAY_SECRET": SECRET,
-        "CHATS": str(page_folder / "chats.sqlite"),
-        "MINTLIFY_SITE": "https://docs.example/x",
-    }
-    async with LocalService() as service:
-        app = create_app(service.session(), env, page_folder)
-        async with serving(app) as address:
-            for number in range(21):
-                jar: Any = aiohttp.CookieJar(unsafe=True)
-                async with aiohttp.ClientSession(cookie_jar=jar) as http:
-                    async with http.get(address) as response:
-                        policy = response.headers["content-security-policy"]
-                    status, _, headers = await Page(http, address).post()
-                    assert status == (200 if number < 20 else 429)
-                    assert (await Page(http, address).history())[0] == (200 if number < 20 else 404)
-            assert headers["retry-after"] == "30"
-            assert "img-src 'self' data: https://docs.example;" in policy
-            assert "frame-ancestors 'none'" in policy
+    async with LocalService() as service, running(service, page_folder) as address:
+        for number in range(21):
+            async with browser() as http:
+                async with http.get(address) as response:
+                    policy = response.headers["content-security-policy"]
+                status, _, headers = await Page(http, address).post()
+                assert status == (200 if number < 20 else 429)
+                assert (await Page(http, address).history())[0] == (200 if number < 20 else 404)
+        assert headers["retry-after"] == "30"
+        assert "img-src 'self' data: https://docs.example;" in policy
+        assert "frame-ancestors 'none'" in policy

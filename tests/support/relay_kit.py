@@ -100,20 +100,22 @@ class Page:
         headers = {"content-type": "application/json", "x-user": self.user, **settings.pop("headers", {})}
         return self.http.post(f"{self.address}/api/chat", data=io.BytesIO(data), headers=headers, **settings)
 
-    async def post(self, body: Any = ..., **settings: Any) -> tuple[int, bytes, Any]:
-        """Return the status, the complete body and the headers of the response."""
-        async with self.request(body, **settings) as response:
+    async def read(self, request: Any) -> tuple[int, bytes, Any]:
+        """Return the status, the complete body and the headers of the response to *request*."""
+        async with request as response:
             content = await response.read()
             self.seen += content + repr(dict(response.headers)).encode()
             return response.status, content, response.headers
 
-    async def history(self, chat_id: str = "chat-1", *, user: str = "") -> tuple[int, Any]:
+    async def post(self, body: Any = ..., **settings: Any) -> tuple[int, bytes, Any]:
+        """Return the status, the complete body and the headers of the response."""
+        return await self.read(self.request(body, **settings))
+
+    async def history(self, chat_id: str = "chat-1") -> tuple[int, Any]:
         """Return the status and the messages, or the text of a refusal."""
-        headers = {"x-user": user or self.user}
-        async with self.http.get(f"{self.address}/api/chat/{chat_id}", headers=headers) as response:
-            content = await response.read()
-            self.seen += content + repr(dict(response.headers)).encode()
-            return response.status, json.loads(content) if response.status == 200 else content.decode()
+        url = f"{self.address}/api/chat/{chat_id}"
+        status, content, _ = await self.read(self.http.get(url, headers={"x-user": self.user}))
+        return status, json.loads(content) if status == 200 else content.decode()
 
     def stream(self, method: str = "GET", chat: str = "chat-1", **settings: Any) -> Any:
         """Return the request that resumes or, with ``DELETE``, stops the chat's answer."""
@@ -122,10 +124,7 @@ class Page:
 
     async def resume(self, **settings: Any) -> tuple[int, bytes]:
         """Return the status and the complete body of the chat's answer."""
-        async with self.stream(**settings) as response:
-            content = await response.read()
-            self.seen += content + repr(dict(response.headers)).encode()
-            return response.status, content
+        return (await self.read(self.stream(**settings)))[:2]
 
     async def stop(self, **settings: Any) -> int:
         """Stop the chat's answer. Return the status."""

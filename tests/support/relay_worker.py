@@ -1,9 +1,8 @@
 """One worker of an app with the relay, as its own process.
 
-``python relay_worker.py REDIS STORE PAGE LISTENER``: the URL of a Redis, or ""; whether the app stores the
-conversations, or ""; the folder of a page, or ""; the number of an open listening socket, which workers
-may share, or "". It prints its port. The service is found by the environment; the user is in a header or a
-cookie.
+``python relay_worker.py LISTENER REDIS STORE PAGE``: the number of an open listening socket, which workers
+may share; the URL of a Redis, or ""; whether the app stores the conversations, or ""; the folder of a page,
+or "". The service is found by the environment; the user is in a header or a cookie.
 """
 
 from __future__ import annotations
@@ -53,10 +52,7 @@ async def main(listener: socket.socket, redis: str, store: str, page: str) -> No
 
 
 if __name__ == "__main__":
-    *arguments, shared = sys.argv[1:]
-    listening = socket.socket(fileno=int(shared)) if shared else socket.create_server(("127.0.0.1", 0))
-    print(listening.getsockname()[1], flush=True)
-    threading.Thread(
-        target=lambda: os._exit(bool(sys.stdin.read())), daemon=True
-    ).start()  # ends with the test
-    asyncio.run(main(listening, *arguments))
+    number, *arguments = sys.argv[1:]
+    ends_with_the_test = threading.Thread(target=lambda: os._exit(bool(sys.stdin.read())), daemon=True)
+    ends_with_the_test.start()
+    asyncio.run(main(socket.socket(fileno=int(number)), *arguments))

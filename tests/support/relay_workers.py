@@ -9,7 +9,7 @@ import shutil
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,31 +45,21 @@ LASTS = 1000 * (0.1 + PAUSE * len(ANSWER))  # milliseconds
 
 
 class Worker:
-    """One worker, which may be killed and started again. With a *listener*, its URL stays the same."""
+    """One worker, which may be killed and started again under the same URL."""
 
-    def __init__(
-        self,
-        service: LocalService,
-        redis: str,
-        *,
-        store: bool,
-        page: str = "",
-        listener: socket.socket | None = None,
-    ) -> None:
-        self.address = ""
-        self._service = service
-        self._shared = () if listener is None else (listener.fileno(),)
-        self._arguments = (redis, "1" if store else "", page, "".join(map(str, self._shared)))
+    def __init__(self, service: LocalService, listener: socket.socket, *arguments: str) -> None:
+        self.address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self._listener, self._arguments = listener, arguments
+        self._environment = child_environment(service)
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        program = [sys.executable, str(HERE / "relay_worker.py"), *self._arguments]
-        env = child_environment(self._service)
+        """Start it. Connections wait in its listener until it serves."""
+        listener = self._listener.fileno()
+        program = [sys.executable, str(HERE / "relay_worker.py"), str(listener), *self._arguments]
         self._process = await asyncio.create_subprocess_exec(
-            *program, env=env, pass_fds=self._shared, **PIPES
+            *program, env=self._environment, pass_fds=(listener,), **PIPES
         )
-        assert self._process.stdout is not None
-        self.address = f"http://127.0.0.1:{int(await self._process.stdout.readline())}"
 
     async def kill(self) -> None:
         """End it immediately, like ``kill -9``."""
@@ -88,17 +78,17 @@ async def workers(
     With *store*, the app stores the conversations, on Redis if there is one. With *shared*, the workers have
     one URL.
     """
-    listener = socket.create_server(("127.0.0.1", 0)) if shared else None
-    made = [
-        Worker(service, redis, store=store, page=page, listener=listener) for _ in range(2 if redis else 1)
-    ]
-    try:
-        await asyncio.gather(*(worker.start() for worker in made))
-        yield made
-    finally:
-        await asyncio.gather(*(worker.kill() for worker in made))
-        if listener is not None:
-            listener.close()
+    with ExitStack() as stack:
+        made = list[Worker]()
+        for _ in range(2 if redis else 1):
+            if not (made and shared):
+                listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            made.append(Worker(service, listener, redis, "1" if store else "", page))
+        try:
+            await asyncio.gather(*(worker.start() for worker in made))
+            yield made
+        finally:
+            await asyncio.gather(*(worker.kill() for worker in made))
 
 
 class Pages:

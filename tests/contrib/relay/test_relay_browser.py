@@ -62,7 +62,7 @@ async def test_a_page(release):
 async def grows(here: Shop) -> None:
     """The page shows the text as it streams."""
     words = [{"type": "text-delta", "id": "0", "delta": f"{n} "} for n in range(20)]
-    here.service.script.ask(events=[*HEAD, *words, {"type": "finish"}], pause=0.02)
+    here.service.script.ask(events=[*HEAD, *words, {"type": "finish"}], pause=0.1)
     await here.answered("Count!")
     texts = await here.page.evaluate("window.texts")
     assert len(texts) >= 5

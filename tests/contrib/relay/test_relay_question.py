@@ -51,15 +51,11 @@ PASSED = {
 
 
 FILE = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA==", "filename": "a.png"}
-
-
+LOOK = {"type": "text", "text": "Look"}
 SHAPES = {
     "submit": ([user_message("q")], [user_message("q")]),
     "metadata": ([user_message("q", metadata={"page": "/x"})], [user_message("q")]),
-    "file": (
-        [{"id": "u1", "role": "user", "parts": [FILE, {"type": "text", "text": "Look"}]}],
-        [{"id": "u1", "role": "user", "parts": [FILE, {"type": "text", "text": "Look"}]}],
-    ),
+    "file": ([user_message("", parts=[FILE, LOOK])], [user_message("", parts=[FILE, LOOK])]),
     "history": (
         [user_message("q"), ANSWER, user_message("r", "u2")],
         [user_message("q"), PASSED, user_message("r", "u2")],

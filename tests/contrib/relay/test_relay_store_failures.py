@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from mintlify_async.contrib.relay import RelayedAnswer
+from mintlify_async.contrib.relay.refusals import UNSAVED_TEXT
 from mintlify_async.storage import MemoryStore, SQLiteStore
 from mintlify_async.testing.loop_time import virtual_time
 from tests.support.relay_desk import HEAD, TURN, desk
@@ -104,43 +105,31 @@ async def test_a_store_that_is_away_is_503(how, caplog):
 
 
 @pytest.mark.parametrize("how", ["save raises", "save hangs"])
-async def test_an_answer_that_cannot_be_saved_says_so(how, caplog):
-    """The page keeps the answer and is told; the log and the hook, too. Asked again, it is stored."""
+@pytest.mark.parametrize("left", [False, True])
+async def test_an_answer_that_cannot_be_saved(how, left, caplog):
+    """A page that is there is told; so are the log and the hook. Asked again, it is stored."""
     told: list[RelayedAnswer] = []
     store = Away()
     with virtual_time():
         async with desk(store=store, on_end=told.append) as here:
             here.page.user = USER
             store.how = how
-            shown_events = events(await here.page.ask(**form("one")))
-            assert [event["type"] for event in shown_events][-2:] == ["finish", "error"]
-            text = "This answer could not be saved, so it will be gone after a reload. Please try again."
-            assert shown_events[-1]["errorText"] == text
-            assert (told[0].outcome, type(told[0].error).__name__) == ("finished", "StateError")
+            if left:
+                here.service.script.ask(events=[*HEAD, 3600.0])
+                async with here.page.request(form("one")) as response:
+                    await response.content.readuntil(b"Hello ")
+            else:
+                finish, error = events((await here.page.post(form("one")))[1])[-2:]
+                assert finish["type"] == "finish"
+                assert error == {"type": "error", "errorText": UNSAVED_TEXT}
+            await until(lambda: told)
+            outcome = "left" if left else "finished"
+            assert (told[0].outcome, type(told[0].error).__name__) == (outcome, "StateError")
             assert told[0].message is not None
             assert "an answer was not saved" in caplog.text
-            assert await here.page.history() == (404, "This conversation is not there.")
+            await here.all_closed()
+            assert (await here.page.history())[0] == 404
             store.how = ""
             new = await say(here, again("one"))
             assert [id for id, _ in await shown(here)] == ["u1", new]
     assert "thread_key" not in caplog.text
-
-
-@pytest.mark.parametrize("how", ["save raises", "save hangs"])
-async def test_a_part_that_cannot_be_saved_is_logged(how, caplog):
-    """After Stop there is no page to tell; the place and the conversation are free again."""
-    told: list[RelayedAnswer] = []
-    store = Away()
-    with virtual_time():
-        async with desk(store=store, on_end=told.append) as here:
-            here.page.user = USER
-            store.how = how
-            here.service.script.ask(events=[*HEAD, 3600.0])
-            async with here.page.request(form("one")) as response:
-                await response.content.readuntil(b"Hello ")
-            await until(lambda: told)
-            assert (told[0].outcome, type(told[0].error).__name__) == ("left", "StateError")
-            assert "an answer was not saved" in caplog.text
-            store.how = ""
-            await here.all_closed()
-            await say(here, form("one"))
