@@ -40,20 +40,12 @@ async def test_each_customer_has_its_own_key(service):
 
 
 ACME, BETA = Customer("acme"), Customer("beta")
-
-
-def options_of(name: str) -> dict[str, str]:
-    customer = {"acme": ACME, "beta": BETA}[name]
-    return {
-        "project_id": customer.project_id,
-        "domain": customer.domain,
-        "admin_key": customer.admin_key,
-        "assistant_key": customer.assistant_key,
-    }
+OPTIONS = ("project_id", "domain", "admin_key", "assistant_key")
 
 
 def sync_dependency(request: Request, customer: str) -> MintlifySession:
-    return request.app.state.session.with_options(**options_of(customer))
+    settings = {"acme": ACME, "beta": BETA}[customer]
+    return request.app.state.session.with_options(**{name: getattr(settings, name) for name in OPTIONS})
 
 
 async def async_dependency(request: Request, customer: str) -> MintlifySession:

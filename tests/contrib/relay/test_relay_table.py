@@ -167,18 +167,6 @@ async def test_a_thread_that_the_service_has_lost(setup, redis):
         assert [secret for secret in lost if secret.encode() in here.far.seen] == []
 
 
-@setups
-async def test_words_come_as_they_are_made(setup, redis):
-    """The page has the first ones while the service is silent about the rest."""
-    async with table(setup, redis) as here:
-        here.service.script.ask(events=SLOW)
-        async with here.page.request(here.body()) as response:
-            seen = await read_until(response)
-            assert b"there" not in seen
-            assert here.service.answering == 1
-            assert events(seen + await response.read())[-1]["type"] == "finish"
-
-
 @pytest.mark.parametrize("setup", NO_STREAMS)
 @pytest.mark.parametrize("silent", [True, False])
 async def test_without_streams_an_answer_ends_with_its_reader(setup, redis, silent):
@@ -243,7 +231,10 @@ async def test_two_readers_see_the_same(setup, redis):
 
 @setups
 async def test_stop(setup, redis):
-    """From another tab or worker: the service is let go, each page has the end, the thread goes on."""
+    """From another tab or worker: the service is let go, each page has the end, the thread goes on.
+
+    The first words come while the service is silent about the rest.
+    """
     async with table(setup, redis) as here:
         here.service.script.ask(events=ENDLESS, **THREAD)
         async with here.page.request(here.body()) as first, here.far.stream() as second:
