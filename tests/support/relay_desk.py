@@ -70,6 +70,14 @@ class Desk:
 
 
 @asynccontextmanager
+async def served(relay: Relay) -> AsyncIterator[Page]:
+    """Serve an app with *relay*. Yield a page of it."""
+    app = Starlette(routes=relay.routes())
+    async with serving(app) as address, aiohttp.ClientSession() as http:
+        yield Page(http, address)
+
+
+@asynccontextmanager
 async def desk(
     *, session: dict[str, Any] | None = None, service: dict[str, Any] | None = None, **settings: Any
 ) -> AsyncIterator[Desk]:
@@ -77,13 +85,19 @@ async def desk(
     settings = {"secrets": [SECRET], "user": x_user, **settings}
     async with LocalService(**(service or {})) as local, local.session(**(session or {})) as asking:
         relay = Relay(asking, **settings)
-        app = Starlette(routes=relay.routes())
-        async with serving(app) as address, aiohttp.ClientSession() as http:
-            made = Desk(local, asking, Page(http, address), relay)
+        async with served(relay) as page:
+            made = Desk(local, asking, page, relay)
             yield made
             await made.all_closed()
-        assert_nothing_shown(local, made.page.seen)
-        assert made.page.user == "ada" or made.page.user.encode() not in made.page.seen
+        assert_nothing_shown(local, page.seen)
+        assert page.user == "ada" or page.user.encode() not in page.seen
+
+
+@asynccontextmanager
+async def other_worker(here: Desk, **settings: Any) -> AsyncIterator[Page]:
+    """Start another worker of the same app. Yield a page of it."""
+    async with served(Relay(here.session, secrets=[SECRET], user=x_user, **settings)) as page:
+        yield page
 
 
 def assert_nothing_shown(service: LocalService, seen: bytes) -> None:

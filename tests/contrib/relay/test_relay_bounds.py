@@ -25,11 +25,7 @@ from mintlify_async.testing.loop_time import virtual_time
 from tests.support.child_process import child_environment
 from tests.support.relay_desk import ENDLESS, HEAD, TURN, Desk, desk
 from tests.support.relay_kit import Page, until, user_message
-
-
-def form(text: str, id: str, **fields: Any) -> dict[str, Any]:
-    return {"id": "chat-1", "trigger": "submit-message", "message": user_message(text, id), **fields}
-
+from tests.support.relay_store_kit import form
 
 # --- A stored conversation ----------------------------------------------------------------------------
 

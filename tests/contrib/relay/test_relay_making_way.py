@@ -7,18 +7,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import aiohttp
 import pytest
 
 pytest.importorskip("fastapi")
 
-from starlette.applications import Starlette
 
-from mintlify_async.contrib.relay import Relay, running_answer
+from mintlify_async.contrib.relay import running_answer
 from mintlify_async.contrib.stream_store import SharedAnswer
 from mintlify_async.storage import MemoryStore
-from tests.support.relay_desk import ENDLESS, TURN, Desk, desk, x_user
-from tests.support.relay_kit import SECRET, Page, events, serving, until, user_message
+from tests.support.relay_desk import ENDLESS, TURN, Desk, desk, other_worker
+from tests.support.relay_kit import Page, events, until, user_message
 
 
 class SlowStreams:
@@ -73,10 +71,8 @@ class SlowStreams:
 @asynccontextmanager
 async def two_workers(streams: SlowStreams) -> AsyncIterator[tuple[Desk, Page]]:
     settings = {"streams": streams, "store": MemoryStore()}
-    async with desk(**settings) as here:
-        other = Relay(here.session, secrets=[SECRET], user=x_user, **settings)
-        async with serving(Starlette(routes=other.routes())) as address, aiohttp.ClientSession() as http:
-            yield here, Page(http, address)
+    async with desk(**settings) as here, other_worker(here, **settings) as far:
+        yield here, far
 
 
 def asked(page: Page, id: str) -> asyncio.Task[bytes]:

@@ -13,24 +13,22 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import Any
 
-import aiohttp
 import pytest
 
 pytest.importorskip("fastapi")
 pytest.importorskip("redis")
 
 from attrs import define
-from starlette.applications import Starlette
 
 from mintlify_async.contrib.redis import RedisStore, RedisStreamStore
-from mintlify_async.contrib.relay import MemoryStreamStore, Relay, RelayedAnswer, running_answer
+from mintlify_async.contrib.relay import MemoryStreamStore, RelayedAnswer, running_answer
 from mintlify_async.contrib.relay.answer_places import chat_key
 from mintlify_async.contrib.relay.refusals import CUT_TEXT, FAILED_TEXT
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import faults
 from mintlify_async.testing.loop_time import virtual_time
-from tests.support.relay_desk import ENDLESS, HEAD, TURN, Desk, assert_nothing_shown, desk, x_user
-from tests.support.relay_kit import SECRET, Page, events, serving, thread_token, until, user_message
+from tests.support.relay_desk import ENDLESS, HEAD, TURN, Desk, assert_nothing_shown, desk, other_worker
+from tests.support.relay_kit import Page, events, thread_token, until, user_message
 
 FAILED = {"type": "error", "errorText": FAILED_TEXT}
 SLOW = [*HEAD, 0.5, *TURN[3:]]
@@ -95,9 +93,7 @@ async def table(setup: str, redis: Any, *, keep: float = 60.0, **settings: Any) 
         here = await stack.enter_async_context(desk(**stores(), **more))
         far = here.page
         if where == "redis":
-            other = Relay(here.session, secrets=[SECRET], user=x_user, **stores(), **more)
-            address = await stack.enter_async_context(serving(Starlette(routes=other.routes())))
-            far = Page(await stack.enter_async_context(aiohttp.ClientSession()), address)
+            far = await stack.enter_async_context(other_worker(here, **stores(), **more))
         yield Table(here, far, bool(kept), ended)
         await until(lambda: not here.service.answering and not here.relay.streaming)
         assert_nothing_shown(here.service, far.seen)
@@ -503,16 +499,15 @@ async def test_redis_is_away(setup, redis, redis_server, caplog):
     """The answer goes to its reader alone; a Stop is refused, since it may not reach the answer."""
     from redis.asyncio import Redis
 
-    async with Redis(host="127.0.0.1", port=1) as nowhere, table(setup.partition("+")[0], redis) as here:
-        relay = Relay(
-            here.desk.session, secrets=[SECRET], user=x_user, streams=RedisStreamStore(nowhere, timeout=1)
-        )
-        async with serving(Starlette(routes=relay.routes())) as address, aiohttp.ClientSession() as http:
-            page = Page(http, address)
-            here.service.script.ask(events=TURN)
-            assert (await here.ask(page))[-1]["type"] == "finish"
-            assert (await page.resume())[0] == 204
-            assert await page.stop() == 503
+    async with (
+        Redis(host="127.0.0.1", port=1) as nowhere,
+        table(setup.partition("+")[0], redis) as here,
+        other_worker(here.desk, streams=RedisStreamStore(nowhere, timeout=1)) as page,
+    ):
+        here.service.script.ask(events=TURN)
+        assert (await here.ask(page))[-1]["type"] == "finish"
+        assert (await page.resume())[0] == 204
+        assert await page.stop() == 503
     assert any("cannot be resumed" in record.message for record in caplog.records)
 
 
