@@ -23,9 +23,8 @@ from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import Customer, LocalService
 from mintlify_async.testing.loop_time import virtual_time
 from tests.support.child_process import child_environment
-from tests.support.relay_desk import ENDLESS, HEAD, TURN, Desk, desk
+from tests.support.relay_desk import ENDLESS, HEAD, TURN, Desk, desk, form
 from tests.support.relay_kit import Page, until, user_message
-from tests.support.relay_store_kit import form
 
 # --- A stored conversation ----------------------------------------------------------------------------
 

@@ -13,9 +13,8 @@ from mintlify_async.contrib.relay import RelayedAnswer
 from mintlify_async.conversation.records import ConversationKeys
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import AnswerStyle, ThreadStyle
-from tests.support.relay_desk import HEAD, TURN, desk
+from tests.support.relay_desk import HEAD, TURN, USER, again, asked, desk, form, say, shown
 from tests.support.relay_kit import user_message
-from tests.support.relay_store_kit import USER, again, asked, form, say, shown
 
 TEXT = "How do I log in?"
 

@@ -13,9 +13,8 @@ from mintlify_async.contrib.relay import RelayedAnswer
 from mintlify_async.contrib.relay.refusals import UNSAVED_TEXT
 from mintlify_async.storage import MemoryStore, SQLiteStore
 from mintlify_async.testing.loop_time import virtual_time
-from tests.support.relay_desk import HEAD, TURN, desk
+from tests.support.relay_desk import HEAD, TURN, USER, again, desk, form, say, shown
 from tests.support.relay_kit import events, until
-from tests.support.relay_store_kit import USER, again, form, say, shown
 
 
 async def test_the_history_waits_for_what_is_being_saved():
