@@ -73,29 +73,22 @@ IDS: list[Any] = ["", "x" * 201, "a\nb", 7, ["a"]]
 # Reading a number takes the square of its length; JavaScript writes 24 characters at most.
 NUMBERS = ["9" * 26, "-" + "9" * 4000, "0." + "1" * 40, "1" * 5000 + ".5", "1e" + "0" * 50, "NaN", "Infinity"]
 TWICE = [user_message("1", "u"), {"id": "u", "role": "assistant", "parts": []}, user_message("2", "v")]
+SCRIPTS = [
+    "javascript:x",
+    "JavaScript:x",
+    " javascript:x",
+    "java\nscript:x",
+    "java\tscript:x",
+    "\x01javascript:x",
+]
+OTHER_SCHEMES = ["data:text/html,<script>", "vbscript:x", "file:///etc/passwd", "blob:https://a/b"]
+LONG_URLS = ["/" + "a" * 2_000, "\u3000" * 1_900 + "javascript:alert(1)"]
+FILE_URLS = ["javascript:x", "/a", "https:x", "https://a/\n", "https://a/" + "b" * 2_000, "data:text/plain,é"]
 ADDRESSES = [
-    part("source-url", sourceId="s" * 1_001),
-    part("source-url", url="/" + "a" * 2_000),
-    part("source-url", title="t" * 1_001),
-    part("source-url", url="javascript:alert(1)"),
-    part("source-url", url="JavaScript:alert(1)"),
-    part("source-url", url=" javascript:alert(1)"),
-    part("source-url", url="\u3000" * 1_900 + "javascript:alert(1)"),
-    part("source-url", url="java\nscript:alert(1)"),
-    part("source-url", url="java\tscript:alert(1)"),
-    part("source-url", url="\x01javascript:alert(1)"),
-    part("source-url", url="data:text/html,<script>"),
-    part("source-url", url="vbscript:x"),
-    part("source-url", url="file:///etc/passwd"),
-    part("source-url", url="blob:https://a/b"),
-    part("file", url="javascript:alert(1)"),
-    part("file", url="/relative"),
-    part("file", url="https:alert(1)"),
-    part("file", url="https://a/\n"),
-    part("file", url="https://a/" + "b" * 2_000),
-    part("file", url="data:text/plain,é"),
-    part("file", filename="n" * 1_001),
-    part("file", mediaType="m" * 1_001),
+    *(part("source-url", url=url) for url in (*SCRIPTS, *OTHER_SCHEMES, *LONG_URLS)),
+    *(part("source-url", **{name: "n" * 1_001}) for name in ("sourceId", "title")),
+    *(part("file", url=url) for url in FILE_URLS),
+    *(part("file", **{name: "n" * 1_001}) for name in ("filename", "mediaType")),
 ]
 
 
