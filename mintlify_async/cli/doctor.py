@@ -121,7 +121,11 @@ async def _service(options: argparse.Namespace, findings: Findings, *, with_key:
                 if with_key:
                     await _read_missing_job(session, findings)
                 else:
-                    await _connect(url)
+                    address = urlsplit(url)
+                    secure = address.scheme == "https"
+                    port = address.port or (443 if secure else 80)
+                    _, writer = await asyncio.open_connection(address.hostname, port, ssl=secure or None)
+                    writer.close()
                     findings.show("ok", f"{url} is reached")
         except OSError as error:  # also a TimeoutError
             reason = str(error) or f"no answer in {PROBE_SECONDS:g} s"
@@ -146,13 +150,3 @@ async def _read_missing_job(session: mintlify.MintlifySession, findings: Finding
     findings.show(
         "-", f"not checked: that the key may create jobs, and that project {one_word(project)} exists"
     )
-
-
-async def _connect(base_url: str) -> None:
-    """Connect to the service and disconnect."""
-    parts = urlsplit(base_url)
-    secure = parts.scheme == "https"
-    _, writer = await asyncio.open_connection(
-        parts.hostname, parts.port or (443 if secure else 80), ssl=secure or None
-    )
-    writer.close()

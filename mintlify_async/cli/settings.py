@@ -23,55 +23,47 @@ class Setting:
 
     Args:
         argument: The argument of ``MintlifySession``.
-        variable: Its environment variable.
         use: Its use, ``jobs`` or ``questions``, or empty if nothing needs it.
         where: A description of the setting, and where to find it.
-        flag: The flag that replaces the variable. Keys have none, because other users can see arguments.
     """
 
     argument: str
-    variable: str
     use: str
     where: str
-    flag: str = ""
 
     @property
     def is_key(self) -> bool:
         """Whether it is a secret key."""
         return self.argument.endswith("_key")
 
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return "MINTLIFY_" + self.argument.replace("_key", "_api_key").upper()
+
+    @property
+    def flag(self) -> str:
+        """The flag that replaces the variable. Keys have none, because other users can see arguments."""
+        return "" if self.is_key else "--" + self.argument.removesuffix("_id").replace("_", "-")
+
+    def flag_value(self, options: argparse.Namespace | None) -> str | None:
+        """Return the flag's value, or None if it is not given or the command has no such flag."""
+        return getattr(options, self.argument.removesuffix("_id"), None)
+
     def value(self, options: argparse.Namespace | None = None) -> str:
         """Return the flag's value, or else the variable's, or an empty text if none is set."""
-        value = getattr(options, self.argument.removesuffix("_id"), None) if self.flag else None
         shared = os.environ.get(SHARED_VARIABLE, "") if self.is_key else ""
-        return value or os.environ.get(self.variable, "") or shared
+        return self.flag_value(options) or os.environ.get(self.variable, "") or shared
 
 
-ADMIN_KEY = Setting(
-    "admin_key", "MINTLIFY_ADMIN_API_KEY", "jobs", "the admin key (mint_…) from the dashboard's API keys page"
-)
-PROJECT = Setting(
-    "project_id",
-    "MINTLIFY_PROJECT_ID",
-    "jobs",
-    "the project's id from the dashboard's API keys page",
-    "--project",
-)
+ADMIN_KEY = Setting("admin_key", "jobs", "the admin key (mint_…) from the dashboard's API keys page")
+PROJECT = Setting("project_id", "jobs", "the project's id from the dashboard's API keys page")
 ASSISTANT_KEY = Setting(
-    "assistant_key",
-    "MINTLIFY_ASSISTANT_API_KEY",
-    "questions",
-    "the assistant key (mint_dsc_…) from the dashboard's API keys page",
+    "assistant_key", "questions", "the assistant key (mint_dsc_…) from the dashboard's API keys page"
 )
-DOMAIN = Setting(
-    "domain",
-    "MINTLIFY_DOMAIN",
-    "questions",
-    "the site's name (the last part of the dashboard's URL)",
-    "--domain",
-)
-SITE = Setting("site", "MINTLIFY_SITE", "", "the site URL, such as https://docs.acme.com, for full links")
-BASE_URL = Setting("base_url", "MINTLIFY_BASE_URL", "", "another URL of the service")
+DOMAIN = Setting("domain", "questions", "the site's name (the last part of the dashboard's URL)")
+SITE = Setting("site", "", "the site URL, such as https://docs.acme.com, for full links")
+BASE_URL = Setting("base_url", "", "another URL of the service")
 
 FOR_JOBS = (ADMIN_KEY, PROJECT)
 FOR_QUESTIONS = (ASSISTANT_KEY, DOMAIN)
@@ -93,10 +85,9 @@ def open_session(
     """
     if missing := [setting for setting in needed if not setting.value(options)]:
         raise SettingsError("\n".join(map(_missing, missing)))
-    flags = {"project_id": "project", "domain": "domain", "site": "site", "base_url": "base_url"}
-    for argument, name in flags.items():
-        if value := getattr(options, name, None):
-            arguments[argument] = value
+    for setting in (PROJECT, DOMAIN, SITE, BASE_URL):
+        if value := setting.flag_value(options):
+            arguments[setting.argument] = value
     record, keep_text = getattr(options, "record", None), getattr(options, "keep_text", False)
     if keep_text and not record:
         raise UsageError("--keep-text needs --record FILE")

@@ -164,11 +164,19 @@ def _print(console: Console | None, stream: TextIO, text: str, style: str | None
         console.print(text, end="", style=style, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
-class Terminal:
-    """Standard output and standard error, or the given streams and environment.
+def _console(stream: TextIO) -> Console | None:
+    """Return rich's console for a terminal, or None for a pipe or without rich."""
+    if not stream.isatty():
+        return None
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(file=stream)
 
-    *plain* means neither Markdown nor colours.
-    """
+
+class Terminal:
+    """Standard output and standard error, or the given streams. *plain* means plain text without colours."""
 
     def __init__(
         self,
@@ -176,28 +184,16 @@ class Terminal:
         plain: bool = False,
         out: TextIO | None = None,
         err: TextIO | None = None,
-        environ: Mapping[str, str] = os.environ,
     ) -> None:
         self.out = sys.stdout if out is None else out
         self.err = sys.stderr if err is None else err
-        self._coloured = not environ.get("NO_COLOR")
         self._one_screen = self.out.isatty() and self.err.isatty()
         self._in_line = False  # whether standard output stands in the middle of a line
-        able = not plain and environ.get("TERM") != "dumb"
-        self._out_console = self._console(self.out) if able else None
-        self._err_console = self._console(self.err) if able else None
+        plain = plain or os.environ.get("TERM") == "dumb"
+        self._out_console = None if plain else _console(self.out)
+        self._err_console = None if plain else _console(self.err)
         if self._one_screen:  # one console draws both, so that a note does not land in a growing answer
             self._err_console = self._out_console
-
-    def _console(self, stream: TextIO) -> Console | None:
-        """Return rich's console for a terminal, or None for a pipe or without rich."""
-        if not stream.isatty():
-            return None
-        try:
-            from rich.console import Console
-        except ImportError:
-            return None
-        return Console(file=stream, no_color=not self._coloured, soft_wrap=False)
 
     def write(self, text: str, end: str = "\n") -> None:
         """Write a piece of the answer, without control characters."""

@@ -32,7 +32,7 @@ from ..errors import (
 from ..events import Event, UnknownEvent
 from .error_advice import UsageError
 from .exit_status import DONE, TROUBLE
-from .settings import ADMIN_KEY, ASSISTANT_KEY, FOR_JOBS, FOR_QUESTIONS, open_session
+from .settings import FOR_JOBS, FOR_QUESTIONS, open_session
 from .terminal import Terminal
 
 QUESTION = "What is this documentation about?"
@@ -124,7 +124,11 @@ class Verification:
             self.broken("key prefixes", f"an {kind} key that begins otherwise is accepted", ANY_KEY_LINE)
 
     def _failed(self, error: MintlifyError) -> None:
-        """Note an error that is no finding by itself. A 429 shows whether it has the time of the next try."""
+        """Judge an error of no special operation. A 429 shows whether it has the time of the next try."""
+        if isinstance(error, APIStatusError) and 300 <= error.status < 400:
+            evidence = f"it answers {error.status} and names {error.headers.get('location')!r}"
+            self.broken("base URL", evidence, "MINTLIFY_BASE_URL=…")
+            return
         self.trouble.append(str(error))
         if isinstance(error, APIStatusError) and error.status == 429:
             resets = _matching(error.headers, r".*(reset|retry).*")
@@ -133,14 +137,6 @@ class Verification:
             elif resets:
                 fix = "retry=RetryPolicy(pause_after_429=60)"
                 self.broken("reset headers", f"a 429 says when in {resets[0]}", fix)
-
-    def _moved(self, error: APIStatusError) -> bool:
-        """Judge a redirect. Return whether it is one."""
-        if not 300 <= error.status < 400:
-            return False
-        evidence = f"it answers {error.status} and names {error.headers.get('location')!r}"
-        self.broken("base URL", evidence, "MINTLIFY_BASE_URL=…")
-        return True
 
     # Questions
 
@@ -174,8 +170,6 @@ class Verification:
     def _reached(self, error: MintlifyError) -> bool:
         """Judge an error of the first question. Return whether the service was reached."""
         match error:
-            case APIStatusError() if self._moved(error):
-                return False
             case BadRequestError() if "fp" in error.body:
                 evidence = f'a question with fp="anonymous" was refused: {error.status}'
                 self.broken("`fp` defaults to `anonymous`", evidence, 'fp="…"')
@@ -188,7 +182,7 @@ class Verification:
                 pass  # judged with the events
             case _:
                 self._failed(error)
-                return isinstance(error, APIStatusError)
+                return isinstance(error, APIStatusError) and error.status >= 400
         return True
 
     def _stream(self, events: list[Event], error: MintlifyError | None) -> None:
@@ -241,8 +235,7 @@ class Verification:
             if "job" in body and "/job" not in body:  # not "no such path"
                 self.held("get-job path", "a job that does not exist is answered with 404, as a job")
         except MintlifyError as error:
-            if not (isinstance(error, APIStatusError) and self._moved(error)):
-                self._failed(error)
+            self._failed(error)
 
     async def _job(self, session: mintlify.MintlifySession) -> None:
         row, statuses = "only `id` and `status` of a job are certain", list[str]()
@@ -253,8 +246,8 @@ class Verification:
             async for job in handle.watch(timeout=JOB_SECONDS):
                 statuses += [job.status] if job.status not in statuses else []
         except NotFoundError:
-            line = 'assumptions=Assumptions(get_job_path="…")'
-            self.broken("get-job path", "the new job is answered with 404", line)
+            fix = 'assumptions=Assumptions(get_job_path="…")'
+            self.broken("get-job path", "the new job is answered with 404", fix)
         except UnexpectedResponseError as error:
             self.broken(row, error, "job.raw.json")
         except MintlifyError as error:
@@ -307,15 +300,21 @@ async def _ask(
     return reply, events, None
 
 
+def _agreed(terminal: Terminal) -> bool:
+    """Ask the user, if there is one."""
+    if not sys.stdin.isatty():
+        return False
+    terminal.note("continue? [y/N]")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the cost, ask, and print each row."""
-    keys = dict[str, str]()
-    for kind, key, needed in (
-        ("assistant", ASSISTANT_KEY, FOR_QUESTIONS),
-        ("admin", ADMIN_KEY, FOR_JOBS),
-    ):
-        if all(setting.value(options) for setting in needed):
-            keys[kind] = key.value(options)
+    keys = {
+        kind: needed[0].value(options)
+        for kind, needed in (("assistant", FOR_QUESTIONS), ("admin", FOR_JOBS))
+        if all(setting.value(options) for setting in needed)
+    }
     if not keys or (options.job and "admin" not in keys):
         raise UsageError("doctor --verify needs a key and its domain or project; see: mintlify-async doctor")
     verification = Verification(lambda: open_session(options, (), **ANY_KEY), keys, terminal.note)
@@ -325,12 +324,8 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     costs += [f"creates a job (about {CREDITS_PER_JOB} credits; it may open a pull request)"] * options.job
     what = " and ".join(costs) or "reads a job that does not exist, which is free,"
     terminal.note(f"this {what} at {url}")
-    if not options.yes and not sys.stdin.isatty():
-        raise UsageError("nothing was sent: add --yes to agree to the cost")
-    if not options.yes:
-        terminal.note("continue? [y/N]")
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise UsageError("nothing was sent")
+    if not (options.yes or _agreed(terminal)):
+        raise UsageError("nothing was sent: answer y, or add --yes, to agree to the cost")
     await verification.run(with_job=options.job)
     for name, row in verification.rows.items():
         terminal.write(f"{row.status:8}  {name}: {' '.join(row.evidence.split())}")

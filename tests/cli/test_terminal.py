@@ -78,12 +78,8 @@ async def answered(terminal: Terminal, pieces: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stream", "environ", "rich"),
-    [
-        (io.StringIO, {}, True),
-        (FakeTerminal, {"TERM": "dumb"}, True),
-        (FakeTerminal, {"TERM": "xterm"}, False),
-    ],
+    ("stream", "term", "rich"),
+    [(io.StringIO, "xterm", True), (FakeTerminal, "dumb", True), (FakeTerminal, "xterm", False)],
     ids=["pipe", "dumb terminal", "without rich"],
 )
 @pytest.mark.parametrize(
@@ -95,15 +91,16 @@ async def answered(terminal: Terminal, pieces: list[str]) -> None:
     ],
     ids=["Markdown", "no line end", "controls"],
 )
-async def test_plain_output_is_the_text(monkeypatch, stream, environ, rich, pieces, text):
+async def test_plain_output_is_the_text(monkeypatch, stream, term, rich, pieces, text):
     """No colour, no Markdown drawn, no control characters, and the answer ends its line.
 
     Everything else is on standard error: a note is one line, whatever its text.
     """
     if not rich:
         monkeypatch.setitem(sys.modules, "rich.console", None)
+    monkeypatch.setenv("TERM", term)
     out, err = stream(), stream()
-    terminal = Terminal(out=out, err=err, environ=environ)
+    terminal = Terminal(out=out, err=err)
     await answered(terminal, pieces)
     with terminal.progress("job"):
         terminal.note("[bold]as it is[/bold]\n::error::\x1b[2J")
@@ -119,8 +116,9 @@ async def test_no_text_can_steer_the_terminal(monkeypatch):
     """
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1")
     screen = FakeTerminal()
-    terminal = Terminal(out=screen, err=screen, environ={"TERM": "xterm", "NO_COLOR": "1"})
+    terminal = Terminal(out=screen, err=screen)
     await answered(terminal, ["a\x1b]0;title\x07b\x9b2Jc\n"])
     with terminal.progress("job [red]\x1b[2J"):
         terminal.note("j1\x1b[2J [red]active")
@@ -136,8 +134,10 @@ async def test_a_terminal_shows_all_of_it(environ, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
     out = FakeTerminal()
-    await answered(Terminal(out=out, err=FakeTerminal(), environ=environ), split(ANSWER, 2))
+    await answered(Terminal(out=out, err=FakeTerminal()), split(ANSWER, 2))
     seen = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", out.getvalue())
     for words in ("login", "a = 1", "b = 2", "one", "two", "Last words."):
         assert words in seen
@@ -147,7 +147,7 @@ async def test_a_terminal_shows_all_of_it(environ, monkeypatch):
 def test_json_is_what_the_service_sent():
     """Programs get every character, escaped where JSON escapes it."""
     out = FakeTerminal()
-    Terminal(out=out, err=io.StringIO(), environ={}).record({"text": "a\x1b[2J\x7f\ud83d"})
+    Terminal(out=out, err=io.StringIO()).record({"text": "a\x1b[2J\x7f\ud83d"})
     assert json.loads(out.getvalue()) == {"text": "a\x1b[2J\x7f\ud83d"}
 
 
@@ -169,7 +169,7 @@ async def test_every_line_is_on_the_screen_once(width, moment, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("TERM", "xterm-256color")
     screen = FakeTerminal()
-    terminal = Terminal(out=screen, err=screen, environ={"TERM": "xterm"})
+    terminal = Terminal(out=screen, err=screen)
     with terminal.answer(lambda: "waiting") as feed:
         for number, word in enumerate(WORDS[:moment]):
             feed(word + ("\n\n" if number % 17 == 16 else " "))
@@ -186,7 +186,7 @@ async def test_a_growing_answer_is_drawn_without_a_thread(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     screen = FakeTerminal()
     threads = set(threading.enumerate())
-    with Terminal(out=screen, err=screen, environ={"TERM": "xterm"}).answer(lambda: "search: login") as feed:
+    with Terminal(out=screen, err=screen).answer(lambda: "search: login") as feed:
         while "search: login  1 s" not in screen.getvalue():  # a long wait shows what it waits for
             await asyncio.sleep(0.01)
         feed("Let me ")
@@ -200,7 +200,7 @@ async def test_a_note_does_not_stand_in_a_line_of_the_answer():
     """On one screen, a plain answer's line ends before a note; a pipe gets the answer as it is."""
     screen, pipe = FakeTerminal(), io.StringIO()
     for out in (screen, pipe):
-        terminal = Terminal(plain=True, out=out, err=screen, environ={})
+        terminal = Terminal(plain=True, out=out, err=screen)
         with terminal.answer(lambda: "waiting") as feed:
             feed("Let me look.")
             terminal.note("search: login")
