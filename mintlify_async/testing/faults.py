@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from attrs import field, frozen
 
 from .http_answer import Answer, Pause, Piece, join_bytes, to_pieces
-from .raw_connection import Ending, framed, head, split_body
+from .raw_connection import Ending, first_pieces, framed, head
 
 
 class Fault:
@@ -93,9 +93,10 @@ class Cut(Fault):
 
     def pieces(self, answer: Answer) -> Iterable[Piece]:
         """Yield the head and the first part of the body."""
-        first, _ = split_body(answer, self.at)
-        yield head(answer, size=len(join_bytes(first)) if self.clean else None)
-        yield from framed(first, chunked=answer.chunked, ended=self.clean)
+        pieces = first_pieces(answer, self.at)
+        shorter = self.clean and not answer.chunked
+        yield head(answer, {"Content-Length": str(len(join_bytes(pieces)))} if shorter else None)
+        yield from framed(pieces, chunked=answer.chunked, ended=self.clean)
 
 
 @frozen

@@ -143,7 +143,7 @@ class LocalService:
         self._at_work: set[asyncio.Task[Any]] = set()
         self._busy: set[web.RequestHandler] = set()
         self._stopping = False
-        self._changed: asyncio.Future[None] | None = None
+        self._changed = asyncio.Event()  # of the next request or response
 
     @property
     def base_url(self) -> str:
@@ -223,13 +223,11 @@ class LocalService:
             await service.until(lambda service: not service.answering)
         """
         while not condition(self):
-            self._changed = self._changed or asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._changed)  # other tasks wait for the same future
+            await self._changed.wait()
 
     def _tell_waiters(self) -> None:
-        changed, self._changed = self._changed, None
-        if changed is not None:
-            changed.set_result(None)
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     # Listening
 

@@ -53,7 +53,6 @@ class VirtualTime:
         self, loop: asyncio.AbstractEventLoop, selector: selectors.BaseSelector, quiet: float
     ) -> None:
         self._loop = loop
-        self._selector = selector
         self._select = selector.select
         self._run_in_executor = loop.run_in_executor
         self._quiet = quiet
@@ -61,9 +60,11 @@ class VirtualTime:
         self._in_executors = 0
         self._anyio_threads = to_thread.current_default_thread_limiter()
         self.started_at = self.seconds = float(int(loop.time()) + 1)  # an integer keeps times exact
-
-    def __repr__(self) -> str:
-        return f"VirtualTime(now={self.now():.3f})"
+        self._replaced: list[tuple[object, str, object]] = [
+            (loop, "time", self.loop_time),
+            (loop, "run_in_executor", self.run_in_executor),
+            (selector, "select", self.select),
+        ]
 
     def now(self) -> float:
         """Return the virtual seconds since the start, to the microsecond."""
@@ -73,13 +74,14 @@ class VirtualTime:
         """Return the virtual date, in seconds since 1970."""
         return EPOCH + self.now()
 
+    def start(self) -> None:
+        """Make the time virtual."""
+        for owner, name, method in self._replaced:
+            setattr(owner, name, method)
+
     def stop(self) -> None:
         """Make the time real again."""
-        for owner, name in (
-            (self._loop, "time"),
-            (self._loop, "run_in_executor"),
-            (self._selector, "select"),
-        ):
+        for owner, name, _ in self._replaced:
             delattr(owner, name)
         loop, real = self._loop, type(self._loop).time
         ahead = self.seconds - real(loop)
@@ -229,9 +231,7 @@ def virtual_time(*, quiet: float = 0.0) -> Generator[VirtualTime]:
             "the time of this event loop cannot be made virtual; use asyncio's own selector loop"
         )
     virtual = VirtualTime(loop, selector, quiet)
-    setattr(loop, "time", virtual.loop_time)  # noqa: B010 - a method, as are the next two
-    setattr(loop, "run_in_executor", virtual.run_in_executor)  # noqa: B010
-    setattr(selector, "select", virtual.select)  # noqa: B010
+    virtual.start()
     try:
         with read_from(virtual.date):
             yield virtual

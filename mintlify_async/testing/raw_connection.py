@@ -57,7 +57,6 @@ def head(
     answer: Answer,
     framing: Mapping[str, str] | None = None,
     *,
-    size: int | None = None,
     closes: bool = True,
 ) -> bytes:
     """Return the status line and the headers.
@@ -65,7 +64,6 @@ def head(
     Args:
         answer: The response.
         framing: The headers that frame its body. By default, they fit it.
-        size: The length of the body instead of its own.
         closes: Whether the connection takes no other request.
     """
     try:
@@ -75,7 +73,7 @@ def head(
     if framing is None and answer.chunked:
         framing = {"Transfer-Encoding": "chunked"}
     elif framing is None:
-        framing = {"Content-Length": str(len(answer.content) if size is None else size)}
+        framing = {"Content-Length": str(len(answer.content))}
     headers = {"Connection": "close"} if closes else dict[str, str]()
     headers = merge_headers(headers, merge_headers(answer.headers, framing))
     lines = [f"HTTP/1.1 {answer.status} {reason}", *(f"{name}: {value}" for name, value in headers.items())]
@@ -95,19 +93,15 @@ def framed(pieces: Iterable[Piece], *, chunked: bool, ended: bool = False) -> It
         yield chunk(b"")
 
 
-def split_body(answer: Answer, at: int) -> tuple[list[Piece], list[Piece]]:
-    """Return the pieces before and after byte *at* of the body. A negative *at* counts from the end."""
-    size = len(answer.content)
-    bytes_left = max(0, size + at) if at < 0 else min(at, size)
-    first, rest = list[Piece](), list[Piece]()
+def first_pieces(answer: Answer, size: int) -> list[Piece]:
+    """Return the pieces up to the byte *size* of the body. A negative *size* counts from the end."""
+    bytes_left = len(answer.content) + size if size < 0 else size
+    pieces = list[Piece]()
     for piece in answer.body:
         if bytes_left <= 0:
-            rest.append(piece)
-        elif isinstance(piece, Pause):
-            first.append(piece)
-        else:
-            first.append(piece[:bytes_left])
-            if piece[bytes_left:]:
-                rest.append(piece[bytes_left:])
+            break
+        if isinstance(piece, bytes):
+            piece = piece[:bytes_left]
             bytes_left -= len(piece)
-    return first, rest
+        pieces.append(piece)
+    return pieces

@@ -15,7 +15,7 @@ import base64
 import json
 import logging
 import os
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, cast
@@ -172,12 +172,14 @@ class Recorder:
             request_body=call.body or b"",
             at=asyncio.get_running_loop().time(),
         )
-        tape = Tape(self, exchange, exchange.at)
         try:
-            return tape.answered(await response)
+            recorded = _RecordedResponse(await response, exchange, self.keep)
         except BaseException as error:  # also a cancellation, because there is no response
-            tape.failed(error)
+            exchange.after = asyncio.get_running_loop().time() - exchange.at
+            exchange.error = type(error).__name__
+            self.keep(exchange)
             raise
+        return cast("aiohttp.ClientResponse", recorded)
 
     def keep(self, exchange: Exchange) -> None:
         """Write an exchange whose response has ended."""
@@ -191,10 +193,6 @@ class Recorder:
             log.warning("the recording %s ends here: %s", self._path, error.strerror)
             self._path = None
 
-    def __repr__(self) -> str:
-        """Show the file."""
-        return f"<Recorder {self._path}>"
-
     @staticmethod
     def _write(path: Path, line: Mapping[str, Any], how: int) -> None:
         # Opened for each line, so nothing stays open, and a file that was moved away is not written to.
@@ -202,77 +200,63 @@ class Recorder:
             file.write(json.dumps(line).encode() + b"\n")
 
 
-@define(eq=False, repr=False)
-class Tape:
-    """Records one exchange and hands it to its recorder once."""
+class _RecordedResponse:
+    """An aiohttp response whose body is recorded. All other attributes are the response's own.
 
-    recorder: Recorder
-    exchange: Exchange
-    _last: float
-    _kept: bool = False
+    Args:
+        response: The response.
+        exchange: The request, to which the response is added.
+        keep: Gets the exchange once, when the response has ended.
+    """
+
+    def __init__(
+        self, response: aiohttp.ClientResponse, exchange: Exchange, keep: Callable[[Exchange], None]
+    ) -> None:
+        self._response, self._keep = response, keep
+        self._exchange, self._last, self._kept = exchange, exchange.at, False
+        exchange.after, exchange.status, exchange.how = self._elapsed(), response.status, "left"
+        for name, value in response.headers.items():
+            exchange.headers.setdefault(name.lower(), value)
+        self.content = _RecordedContent(response.content, self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._response, name)
 
     def _elapsed(self) -> float:
         previous_time, self._last = self._last, asyncio.get_running_loop().time()
         return self._last - previous_time
 
-    def answered(self, response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
-        """Note the status and headers. Return a response whose body is recorded as it is read."""
-        exchange = self.exchange
-        exchange.after, exchange.status, exchange.how = self._elapsed(), response.status, "left"
-        for name, value in response.headers.items():
-            exchange.headers.setdefault(name.lower(), value)
-        return cast("aiohttp.ClientResponse", _RecordedResponse(response, self))
-
-    def failed(self, error: BaseException) -> None:
-        """Note that there is no response."""
-        self.exchange.after, self.exchange.error = self._elapsed(), type(error).__name__
-        self._keep()
-
     def read(self, data: bytes) -> None:
         """Note a piece of the body."""
         if data:
-            self.exchange.body.append((self._elapsed(), data))
+            self._exchange.body.append((self._elapsed(), data))
 
     def lost(self, error: BaseException) -> None:
         """Note that the connection broke. Bytes that arrived before are read afterwards."""
-        self.exchange.how, self.exchange.error = "lost", type(error).__name__
+        self._exchange.how, self._exchange.error = "lost", type(error).__name__
 
     def ended(self, *, whole: bool) -> None:
         """Keep the exchange after the end of its response."""
         if self._kept:
             return
-        self.exchange.ended_after = self._elapsed()
-        if whole:
-            self.exchange.how = "whole"
-        self._keep()
-
-    def _keep(self) -> None:
         self._kept = True
-        self.recorder.keep(self.exchange)
-
-
-class _RecordedResponse:
-    """An aiohttp response whose body is recorded. All other attributes are the response's own."""
-
-    def __init__(self, response: aiohttp.ClientResponse, tape: Tape) -> None:
-        self._response, self._tape = response, tape
-        self.content = _RecordedContent(response.content, tape)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._response, name)
+        self._exchange.ended_after = self._elapsed()
+        if whole:
+            self._exchange.how = "whole"
+        self._keep(self._exchange)
 
     def close(self) -> None:
         content = self._response.content
-        whole = content.at_eof() and content.exception() is None and self._tape.exchange.how != "lost"
+        whole = content.at_eof() and content.exception() is None and self._exchange.how != "lost"
         self._response.close()
-        self._tape.ended(whole=whole)
+        self.ended(whole=whole)
 
 
 class _RecordedContent:
     """An aiohttp stream whose reads are recorded."""
 
-    def __init__(self, content: aiohttp.StreamReader, tape: Tape) -> None:
-        self._content, self._tape = content, tape
+    def __init__(self, content: aiohttp.StreamReader, response: _RecordedResponse) -> None:
+        self._content, self._recorded = content, response
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._content, name)
@@ -281,16 +265,16 @@ class _RecordedContent:
         try:
             data = await self._content.readany()
         except FOREIGN_ERRORS as error:
-            self._tape.lost(error)
+            self._recorded.lost(error)
             raise
-        self._tape.read(data)
+        self._recorded.read(data)
         if not data:
-            self._tape.ended(whole=True)
+            self._recorded.ended(whole=True)
         return data
 
     def read_nowait(self) -> bytes:
         data = self._content.read_nowait()
-        self._tape.read(data)
+        self._recorded.read(data)
         if self._content.at_eof() and self._content.exception() is None:
-            self._tape.ended(whole=True)  # such a response need not be closed
+            self._recorded.ended(whole=True)  # such a response need not be closed
         return data

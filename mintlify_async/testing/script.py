@@ -123,7 +123,11 @@ class Rule:
         if self.events is not None:
             return event_stream(self.events, headers=headers, pause=self.pause, status=status)
         if self.status is None:
-            return replace_fields(own().with_headers(headers), self.fields)
+            answer = own().with_headers(headers)
+            if not self.fields:
+                return answer
+            document: dict[str, Any] = json.loads(answer.content)
+            return json_answer(answer.status, document | dict(self.fields), answer.headers)
         if status in (204, 304):
             return Answer(status=status, headers=headers)
         if status == 429:
@@ -270,11 +274,3 @@ class Script:
     def _add(self, rule: Rule) -> Rule:
         self._rules.append(rule)
         return rule
-
-
-def replace_fields(answer: Answer, fields: Mapping[str, Any]) -> Answer:
-    """Return *answer* with some replaced fields in its JSON document."""
-    if not fields:
-        return answer
-    document: dict[str, Any] = json.loads(answer.content)
-    return json_answer(answer.status, document | dict(fields), answer.headers)

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from mintlify_async.testing import Answer, Fault, Pause
 from mintlify_async.testing.http_answer import Piece, join_bytes
-from mintlify_async.testing.raw_connection import Ending, chunk, framed, head, split_body
+from mintlify_async.testing.raw_connection import Ending, chunk, first_pieces, framed, head
 
 
 @frozen
@@ -20,7 +20,7 @@ class WrongLength(Fault):
     by: int
 
     def pieces(self, answer: Answer) -> Iterable[Piece]:
-        return [head(answer, size=len(answer.content) + self.by), *answer.body]
+        return [head(answer, {"Content-Length": str(len(answer.content) + self.by)}), *answer.body]
 
 
 @frozen
@@ -31,10 +31,11 @@ class BrokenChunking(Fault):
     how: Ending = "hang"
 
     def pieces(self, answer: Answer) -> Iterator[Piece]:
-        first, rest = split_body(answer, self.at)
+        first = first_pieces(answer, self.at)
+        rest = answer.content[len(join_bytes(first)) :]
         yield head(answer, {"Transfer-Encoding": "chunked"})
         yield from framed(first, chunked=True)
-        yield b"ZZZ\r\n" + join_bytes(rest) + b"\r\n"
+        yield b"ZZZ\r\n" + rest + b"\r\n"
 
 
 def gzipped(answer: Answer, body: bytes) -> Iterable[Piece]:
