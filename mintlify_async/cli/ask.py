@@ -12,8 +12,7 @@ from typing import Any
 
 import mintlify_async as mintlify
 
-from ..errors import ConfigurationError, StateError
-from ..messages import ToolPart
+from ..errors import ConfigurationError
 from .error_advice import UsageError
 from .exit_status import DONE, TROUBLE
 from .run_command import read_file, read_text
@@ -56,7 +55,7 @@ def question_options(options: argparse.Namespace) -> dict[str, Any]:
 
 async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
     """Show *reply* as it streams. If the answer is interrupted, its text stays on the screen."""
-    with terminal.answer(lambda: _waiting(reply)) as feed:
+    with terminal.answer() as feed:
         async with reply:
             async for text in reply.text_stream:
                 feed(text)
@@ -75,22 +74,6 @@ async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
         terminal.note("the service ended this answer early")
     elif not reply.text:
         terminal.note("the answer has no text")
-
-
-def _waiting(reply: mintlify.Reply) -> str:
-    """Return a text that names the newest tool call, or the answer, that the reply waits for."""
-    try:
-        message = reply.message
-    except StateError:  # nothing has arrived yet
-        message = None
-    for part in reversed(message.parts if message else ()):
-        if isinstance(part, ToolPart):
-            match part.input:
-                case {"query": str(query)}:
-                    return f"{part.tool_name}: {query}"
-                case _:
-                    return part.tool_name
-    return "waiting for the answer"
 
 
 def _load_thread(name: str) -> mintlify.Thread:

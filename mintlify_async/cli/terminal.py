@@ -94,11 +94,10 @@ class Blocks:
 class _MarkdownView:
     """Prints each finished block once. Only the growing block is drawn again and again."""
 
-    def __init__(self, console: Console, waiting: Callable[[], str]) -> None:
+    def __init__(self, console: Console) -> None:
         from rich.live import Live
 
         self._console = console
-        self._waiting = waiting
         self._blocks = Blocks()
         self._empty = True
         self._loop = asyncio.get_running_loop()
@@ -121,8 +120,7 @@ class _MarkdownView:
         if tail := self._blocks.tail.strip():
             return _markdown(tail)
         seconds = int(self._loop.time() - self._start)
-        line = Text(f"{self._waiting()}  {seconds} s", style="dim", no_wrap=True, overflow="ellipsis")
-        return line if self._empty and seconds else ""
+        return Text(f"waiting for the answer  {seconds} s", style="dim") if self._empty and seconds else ""
 
     def feed(self, text: str) -> None:
         for block in self._blocks.feed(CONTROLS.sub("", text)):
@@ -219,15 +217,8 @@ class Terminal:
         self.note(f"mintlify-async: {text}", style="bold red")
 
     @contextmanager
-    def answer(self, waiting: Callable[[], str]) -> Generator[Callable[[str], None]]:
-        """Show one answer while the block runs.
-
-        Args:
-            waiting: Returns a text to show until the first text of the answer arrives.
-
-        Yields:
-            A function that adds a piece of the text.
-        """
+    def answer(self) -> Generator[Callable[[str], None]]:
+        """Show one answer while the block runs. Yield a function that adds a piece of its text."""
         if self._out_console is None:
             try:
                 yield lambda text: self.write(text, end="")
@@ -235,7 +226,7 @@ class Terminal:
                 if self._in_line:
                     self.write("")
             return
-        view = _MarkdownView(self._out_console, waiting)
+        view = _MarkdownView(self._out_console)
         try:
             yield view.feed
         finally:

@@ -70,18 +70,14 @@ def search_answer(
 
 
 def search_step(question: str, page_size: int, results: list[Event], number: int) -> list[Event]:
-    """Return a step with the search tool's input in pieces, its complete input, and its output."""
+    """Return a step with the search tool's input as text, its complete input, and its output."""
     call = {"toolCallId": f"call_{number}", "toolName": "search"}
     arguments = {"query": question, "pageSize": page_size}
     text = json.dumps(arguments, ensure_ascii=False)
-    pieces = [text[start : start + 24] for start in range(0, len(text), 24)]
     return [
         {"type": "start-step"},
         {"type": "tool-input-start", **call},
-        *(
-            {"type": "tool-input-delta", "toolCallId": f"call_{number}", "inputTextDelta": one}
-            for one in pieces
-        ),
+        {"type": "tool-input-delta", "toolCallId": f"call_{number}", "inputTextDelta": text},
         {"type": "tool-input-available", **call, "input": arguments},
         {"type": "tool-output-available", "toolCallId": f"call_{number}", "output": {"results": results}},
         {"type": "finish-step"},

@@ -72,7 +72,7 @@ def test_a_code_block_is_one_block():
 
 
 async def answered(terminal: Terminal, pieces: list[str]) -> None:
-    with terminal.answer(lambda: "waiting") as feed:
+    with terminal.answer() as feed:
         for piece in pieces:
             feed(piece)
 
@@ -170,7 +170,7 @@ async def test_every_line_is_on_the_screen_once(width, moment, monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     screen = FakeTerminal()
     terminal = Terminal(out=screen, err=screen)
-    with terminal.answer(lambda: "waiting") as feed:
+    with terminal.answer() as feed:
         for number, word in enumerate(WORDS[:moment]):
             feed(word + ("\n\n" if number % 17 == 16 else " "))
             if number % 3 == 0:
@@ -186,8 +186,8 @@ async def test_a_growing_answer_is_drawn_without_a_thread(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     screen = FakeTerminal()
     threads = set(threading.enumerate())
-    with Terminal(out=screen, err=screen).answer(lambda: "search: login") as feed:
-        while "search: login  1 s" not in screen.getvalue():  # a long wait shows what it waits for
+    with Terminal(out=screen, err=screen).answer() as feed:
+        while "waiting for the answer  1 s" not in screen.getvalue():
             await asyncio.sleep(0.01)
         feed("Let me ")
         assert set(threading.enumerate()) == threads
@@ -201,7 +201,7 @@ async def test_a_note_does_not_stand_in_a_line_of_the_answer():
     screen, pipe = FakeTerminal(), io.StringIO()
     for out in (screen, pipe):
         terminal = Terminal(plain=True, out=out, err=screen)
-        with terminal.answer(lambda: "waiting") as feed:
+        with terminal.answer() as feed:
             feed("Let me look.")
             terminal.note("search: login")
             feed("It is here.")

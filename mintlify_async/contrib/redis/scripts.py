@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -88,14 +88,12 @@ class ClientConnections:
 _connections: weakref.WeakKeyDictionary[object, ClientConnections] = weakref.WeakKeyDictionary()
 
 
-async def _on_new_connection(
-    pool: ConnectionPool, script: str, keys: Sequence[str], args: Sequence[Argument]
-) -> Any:
-    """Run *script* with the pool's settings on a connection of the running loop."""
+async def _on_new_connection(pool: ConnectionPool, step: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+    """Run *step* with the pool's settings on a connection of the running loop."""
     options = {name: value for name, value in pool.connection_kwargs.items() if "maint" not in name}
     own_pool = ConnectionPool(pool.connection_class, max_connections=1, **options)
     async with Redis.from_pool(own_pool) as client:
-        return await AsyncScript(client, script.encode())(keys, args)
+        return await step(client)
 
 
 async def _in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
@@ -165,7 +163,15 @@ class RedisScripts:
         return f"{type(self).__name__}(namespace={self._namespace!r})"
 
     async def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
-        """Run *script* and return its answer.
+        """Run *script* and return its answer, as :meth:`_step` does."""
+
+        async def step(client: Redis) -> Any:
+            return await AsyncScript(client, script.encode())(keys, args)
+
+        return await self._step(step)
+
+    async def _step(self, step: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """Return the result of *step*, which gets the client.
 
         Raises:
             StateError: There was no answer in time, or it was an error.
@@ -175,14 +181,13 @@ class RedisScripts:
             self._client, ClientConnections(self._client)
         )
         if not connections.on_own_loop():
-            return await self._bounded(
-                _on_new_connection(cast("ConnectionPool", connections.pool), script, keys, args)
-            )
+            pool = cast("ConnectionPool", connections.pool)
+            return await self._bounded(_on_new_connection(pool, step))
         failures = self._failures
         async with connections.free:
             if self._failures != failures:
                 raise self._unusable()  # a call ahead failed meanwhile, so do not wait for another timeout
-            return await self._bounded(AsyncScript(cast("Redis", self._client), script.encode())(keys, args))
+            return await self._bounded(step(self._client))
 
     async def _bounded(self, step: Coroutine[Any, Any, T]) -> T:
         try:

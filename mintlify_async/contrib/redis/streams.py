@@ -170,8 +170,8 @@ class RedisStreamStore(RedisScripts, NothingToClose):
     async def _all(self, commands: Callable[[Any], object]) -> list[Any]:
         """Return the results of the *commands* of one round trip. Raises StateError if one fails."""
 
-        async def round_trip() -> list[Any]:
-            pipe = self._client.pipeline(transaction=False)
+        async def round_trip(client: Any) -> list[Any]:
+            pipe = client.pipeline(transaction=False)
             commands(pipe)
             results: list[Any] = await pipe.execute(raise_on_error=False)
             for result in results:
@@ -180,7 +180,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
                     raise result
             return results
 
-        return await self._bounded(round_trip())
+        return await self._step(round_trip)
 
 
 def _field(fields: Any, name: str) -> bytes:

@@ -55,7 +55,7 @@ class RunningAnswers:
         self._grace = 0.0 if streams is None else streams.grace
         self._keep = 0.0 if streams is None else streams.keep
         self._most, self._per_user = most, per_user
-        self._hooks = AnswerHooks(unread=self._unread, tell=tell, ended=self._ended)
+        self._hooks = AnswerHooks(shared=self._shared, unread=self._unread, tell=tell, ended=self._ended)
         self._running: dict[RunningAnswer, None] = {}  # the oldest first
         self._newest: dict[str, RunningAnswer] = {}  # by chat
         self._readers: list[Asker] = []  # of existing logs
@@ -90,8 +90,7 @@ class RunningAnswers:
                 if not unread:
                     raise refusal
                 min(unread, key=lambda answer: answer.read_at).stop()
-        tasks = [one.task for one in earlier]
-        answer = RunningAnswer(asker, chat, earlier=tasks, shared=self._shared, hooks=self._hooks)
+        answer = RunningAnswer(asker, chat, earlier=[one.task for one in earlier], hooks=self._hooks)
         self._running[answer] = None
         if asker.chat_key:
             self._newest[asker.chat_key] = answer

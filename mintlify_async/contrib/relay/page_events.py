@@ -12,13 +12,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
 from mintlify_async.events import ReasoningDelta, StreamEvent, TextDelta
 
-from .page_question import Wire, is_file_address, is_list, is_name, is_object, is_web_address
+from .page_question import Wire, is_field, is_list, is_object, shapes
 from .refusals import CUT_TEXT, STEP_FAILED_TEXT, masked
 
 OUR_DATA = "data-mintlify-"  # starts the names of data parts that are ours and not the service's
@@ -27,60 +26,34 @@ OUR_DATA = "data-mintlify-"  # starts the names of data parts that are ours and 
 # --- What ai 5.0.0 accepts, field by field ------------------------------------------------------------
 
 # The fields of each event type. A field with a question mark is optional.
-_FIELDS = {
-    "start": "messageId? messageMetadata?",
-    "start-step": "",
-    "finish-step": "",
-    "text-start": "id providerMetadata?",
-    "text-delta": "id delta providerMetadata?",
-    "text-end": "id providerMetadata?",
-    "reasoning-start": "id providerMetadata?",
-    "reasoning-delta": "id delta providerMetadata?",
-    "reasoning-end": "id providerMetadata?",
-    "tool-input-start": "toolCallId toolName providerExecuted? dynamic?",
-    "tool-input-delta": "toolCallId inputTextDelta",
-    "tool-input-available": "toolCallId toolName input providerExecuted? dynamic? providerMetadata?",
-    "tool-output-available": "toolCallId output providerExecuted? dynamic?",
-    "tool-output-error": "toolCallId errorText providerExecuted? dynamic?",
-    # It is newer than 5.0.0. Without it a call would have no part, so it becomes two older events.
-    "tool-input-error": "toolCallId toolName input errorText dynamic?",
-    "source-url": "sourceId url title? providerMetadata?",
-    "source-document": "sourceId mediaType title filename? providerMetadata?",
-    "file": "url mediaType providerMetadata?",
-    "data": "data id? transient?",
-    "message-metadata": "messageMetadata",
-    "finish": "messageMetadata?",
-    "abort": "",
-    "error": "errorText",
-}
-_SHAPES = {
-    kind: [(name.rstrip("?"), name.endswith("?")) for name in names.split()]
-    for kind, names in _FIELDS.items()
-}
-
-
-def _boolean(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _anything(value: object) -> bool:
-    return True
-
-
-def _objects(value: object) -> bool:
-    """Return whether *value* is an object of objects, as provider metadata must be."""
-    return is_object(value) and all(map(is_object, value.values()))
-
-
-# A field of another name is a string.
-_CHECKS: Mapping[str, Callable[[object], bool]] = {
-    "messageMetadata": is_object,
-    "providerMetadata": _objects,
-    **dict.fromkeys(("providerExecuted", "dynamic", "transient"), _boolean),
-    **dict.fromkeys(("input", "output", "data"), _anything),
-    **dict.fromkeys(("sourceId", "title", "mediaType"), is_name),
-    "url": is_web_address,
-}
+_SHAPES = shapes(
+    {
+        "start": "messageId? messageMetadata?",
+        "start-step": "",
+        "finish-step": "",
+        "text-start": "id providerMetadata?",
+        "text-delta": "id delta providerMetadata?",
+        "text-end": "id providerMetadata?",
+        "reasoning-start": "id providerMetadata?",
+        "reasoning-delta": "id delta providerMetadata?",
+        "reasoning-end": "id providerMetadata?",
+        "tool-input-start": "toolCallId toolName providerExecuted? dynamic?",
+        "tool-input-delta": "toolCallId inputTextDelta",
+        "tool-input-available": "toolCallId toolName input providerExecuted? dynamic? providerMetadata?",
+        "tool-output-available": "toolCallId output providerExecuted? dynamic?",
+        "tool-output-error": "toolCallId errorText providerExecuted? dynamic?",
+        # It is newer than 5.0.0. Without it a call would have no part, so it becomes two older events.
+        "tool-input-error": "toolCallId toolName input errorText dynamic?",
+        "source-url": "sourceId url title? providerMetadata?",
+        "source-document": "sourceId mediaType title filename? providerMetadata?",
+        "file": "url mediaType providerMetadata?",
+        "data": "data id? transient?",
+        "message-metadata": "messageMetadata",
+        "finish": "messageMetadata?",
+        "abort": "",
+        "error": "errorText",
+    }
+)
 
 
 def _fit(kind: str, wire: Wire) -> Wire | None:
@@ -88,8 +61,7 @@ def _fit(kind: str, wire: Wire) -> Wire | None:
     event: Wire = {"type": wire["type"]}
     for name, optional in _SHAPES[kind]:
         value = wire.get(name)  # the service may omit input, output and data, but the page needs them
-        check = is_file_address if name == "url" and kind == "file" else _CHECKS.get(name)
-        if check(value) if check is not None else isinstance(value, str):
+        if is_field(kind, name, value):
             event[name] = value
         elif not optional:
             return None
@@ -98,8 +70,6 @@ def _fit(kind: str, wire: Wire) -> Wire | None:
 
 class SafeEvents:
     """Makes one answer valid for every ``useChat`` from ai 5.0.0 on. Tracks the open parts and calls."""
-
-    __slots__ = ("_dynamic", "_named", "_open")
 
     def __init__(self) -> None:
         self._open: dict[str, dict[str, None]] = {"text": {}, "reasoning": {}}
@@ -179,8 +149,6 @@ _THREAD_NAME = re.compile(r'"(?:x[-_]?)?thread[-_]?(?:id|key|site)"', re.IGNOREC
 
 class ThreadHider:
     """Removes a thread's id and key from events, in whichever field the service put them."""
-
-    __slots__ = ("_values",)
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}  # each with the same as it stands in JSON

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
@@ -331,43 +331,68 @@ def is_name(value: object) -> bool:
     return isinstance(value, str) and len(value) <= NAME_CHARACTERS
 
 
-# The parts that the service documents, with their fields. True marks a required field.
-_FIELDS: Mapping[str, Mapping[str, bool]] = {
-    "text": {"text": True},
-    "reasoning": {"text": True},
-    "source-url": {"sourceId": True, "url": True, "title": False},
-    "file": {"mediaType": True, "url": True, "filename": False},
-    "step-start": {},
+def _is_objects(value: object) -> bool:
+    """Return whether *value* is an object of objects, as provider metadata must be."""
+    return is_object(value) and all(map(is_object, value.values()))
+
+
+_CHECKS: Mapping[str, Callable[[object], bool]] = {
+    "messageMetadata": is_object,
+    "providerMetadata": _is_objects,
+    "url": is_web_address,
+    **dict.fromkeys(("providerExecuted", "dynamic", "transient"), lambda value: isinstance(value, bool)),
+    **dict.fromkeys(("input", "output", "data"), lambda value: True),
+    **dict.fromkeys(("sourceId", "title", "mediaType", "filename"), is_name),
 }
-_NAMES = ("sourceId", "title", "mediaType", "filename")  # texts and files are counted together
-_ADDRESSES = {"source-url": is_web_address, "file": is_file_address}
+"""The check of a field, by its name. A field of another name is a string."""
+
+
+def is_field(kind: str, name: str, value: object) -> bool:
+    """Return whether *value* may be the field *name* of a part or an event of *kind*."""
+    if kind == "file" and name == "url":
+        return is_file_address(value)
+    check = _CHECKS.get(name)
+    return isinstance(value, str) if check is None else check(value)
+
+
+def shapes(fields: Mapping[str, str]) -> dict[str, list[tuple[str, bool]]]:
+    """Return the fields of each kind. Each is a name, and whether it is optional, as a question mark says."""
+    return {
+        kind: [(name.rstrip("?"), name.endswith("?")) for name in names.split()]
+        for kind, names in fields.items()
+    }
+
+
+# The parts that the service documents.
+_PARTS = shapes(
+    {
+        "text": "text",
+        "reasoning": "text",
+        "source-url": "sourceId url title?",
+        "file": "mediaType url filename?",
+        "step-start": "",
+    }
+)
 
 
 def read_part(part: object) -> Wire | None:
     """Return the allowed fields of a part. Return None for tools, data, and types of later releases.
 
     Raises:
-        RelayRefusal: It is not a part, a field is missing or too long, or an address is not
-            a web address.
+        RelayRefusal: It is not a part, or a field is missing, too long or not of its kind.
     """
-    if not is_object(part):
-        raise RelayRefusal(400, "A part must be an object.")
-    kind = part.get("type")
-    if not isinstance(kind, str):
-        raise RelayRefusal(400, "A part needs a type.")
-    fields = _FIELDS.get(kind)
-    if fields is None:
+    kind = part.get("type") if is_object(part) else None
+    if not (is_object(part) and isinstance(kind, str)):
+        raise RelayRefusal(400, "A part must be an object with a type.")
+    if kind not in _PARTS:
         return None
     checked_part: Wire = {"type": kind}
-    for name, needed in fields.items():
-        value = part.get(name)
-        if isinstance(value, str):
-            if name in _NAMES and not is_name(value):
-                raise RelayRefusal(400, f"A {kind} part's {name} is too long.")
-            # Half a character must not end the chat. For U+FFFD in its place it would take 1 µs each.
-            checked_part[name] = value.encode("utf-8", "replace").decode()
-        elif needed or value is not None:
-            raise RelayRefusal(400, f"A {kind} part's {name} must be a string.")
-    if kind in _ADDRESSES and not _ADDRESSES[kind](checked_part["url"]):
-        raise RelayRefusal(400, f"A {kind} part's url must be a web address.")
+    for name, optional in _PARTS[kind]:
+        value: Any = part.get(name)
+        if optional and value is None:
+            continue
+        if not is_field(kind, name, value):
+            raise RelayRefusal(400, f"A {kind} part's {name} is missing, too long or invalid.")
+        # Half a character must not end the chat. For U+FFFD in its place it would take 1 µs each.
+        checked_part[name] = value.encode("utf-8", "replace").decode()
     return checked_part

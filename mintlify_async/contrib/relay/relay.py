@@ -10,8 +10,9 @@ import inspect
 import logging
 import math
 import signal
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
@@ -338,7 +339,8 @@ class Relay:
         check_seconds(seconds, "seconds", zero=True)
         await self._answers.drain(seconds)
 
-    def drain_on_signal(self, seconds: float) -> AbstractAsyncContextManager[None]:
+    @asynccontextmanager
+    async def drain_on_signal(self, seconds: float) -> AsyncGenerator[None]:
         """Return a block, for your app's lifespan, in which SIGTERM or SIGINT starts :meth:`drain`.
 
         A server runs the end of the lifespan only when its connections have ended, which is too late to
@@ -349,7 +351,23 @@ class Relay:
             seconds: As for :meth:`drain`.
         """
         check_seconds(seconds, "seconds", zero=True)
-        return _on_signal(lambda: self.drain(seconds))
+        loop = asyncio.get_running_loop()
+        draining = list[asyncio.Task[None]]()
+
+        def begin() -> None:
+            if not draining:
+                draining.append(loop.create_task(self.drain(seconds)))
+
+        def notify() -> None:
+            with suppress(RuntimeError):  # the loop is closed, and another handler has kept this one
+                loop.call_soon_threadsafe(begin)
+
+        with _on_signal(signal.SIGTERM, notify), _on_signal(signal.SIGINT, notify):
+            try:
+                yield
+            finally:
+                begin()
+                await draining[0]
 
 
 async def _call(hook: Callable[..., Any], *arguments: Any) -> Any:
@@ -384,43 +402,20 @@ def _address(request: Request) -> str:
     return str(int(address) >> 64) if isinstance(address, IPv6Address) else host
 
 
-@asynccontextmanager
-async def _on_signal(drain: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[None]:
-    """Run *drain* at the block's end or at a signal to exit. The server's handler still runs."""
-    loop = asyncio.get_running_loop()
-    draining: list[asyncio.Task[None]] = []
-
-    def begin() -> None:
-        if not draining:
-            draining.append(asyncio.create_task(drain()))
-
-    with ExitStack() as stack:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            stack.callback(_hook(number, lambda: loop.call_soon_threadsafe(begin)))
-        try:
-            yield
-        finally:
-            begin()
-            await draining[0]
-
-
-def _hook(number: int, begin: Callable[[], object]) -> Callable[[], object]:
-    """At the signal *number*, call *begin*, then the present handler. Return a function that undoes it."""
-    earlier = signal.getsignal(number)
-    if not callable(earlier):  # no server handles it, so the process ends immediately or never
-        return lambda: None
+@contextmanager
+def _on_signal(number: int, notify: Callable[[], object]) -> Generator[None]:
+    """At the signal *number*, call *notify*, then the present handler, while the block runs."""
+    present: Any = signal.getsignal(number)
 
     def handle(number: int, frame: Any) -> None:
-        with suppress(RuntimeError):  # the loop is closed, and another handler has kept this one
-            begin()
-        earlier(number, frame)
+        notify()
+        present(number, frame)
 
-    def undo() -> None:
-        if signal.getsignal(number) is handle:
-            signal.signal(number, earlier)
-
-    try:
+    # Without a handler of the server, the process ends immediately or never.
+    if callable(present) and threading.current_thread() is threading.main_thread():
         signal.signal(number, handle)
-    except ValueError:  # not in the main thread, for instance in a test client's
-        return lambda: None
-    return undo
+    try:
+        yield
+    finally:
+        if signal.getsignal(number) is handle:
+            signal.signal(number, present)

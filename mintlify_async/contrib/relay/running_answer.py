@@ -10,7 +10,8 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import evolve, frozen
@@ -100,11 +101,13 @@ class AnswerHooks:
     """What the relay does for each of its answers.
 
     Attributes:
+        shared: Where other workers find the answers, or None.
         unread: Called when the last reader has left.
         tell: Calls the app's hook at the end of an answer that had started. It raises nothing.
         ended: Frees the place of the answer.
     """
 
+    shared: RedisStreamStore | None
     unread: Callable[[RunningAnswer], object]
     tell: Callable[[RelayedAnswer], Awaitable[None]]
     ended: Callable[[RunningAnswer], object]
@@ -117,7 +120,6 @@ class RunningAnswer:
         asker: Who asks.
         chat: Asks the question, and filters the events for the web page.
         earlier: The tasks of the answers before it in its chat, which were asked to stop.
-        shared: Where other workers find it, or None.
         hooks: What the relay does for it.
 
     Attributes:
@@ -137,7 +139,6 @@ class RunningAnswer:
         chat: Chat,
         *,
         earlier: Collection[asyncio.Task[None]],
-        shared: RedisStreamStore | None,
         hooks: AnswerHooks,
     ) -> None:
         self.id = uuid.uuid4().hex
@@ -154,7 +155,7 @@ class RunningAnswer:
         self._reply: Reply | None = None  # from the answer's start on
         self._finished = False  # its last event, Finish, has come
         self._error: Exception | None = None
-        self.task = asyncio.create_task(self._run(earlier, shared if self.resumable else None))
+        self.task = asyncio.create_task(self._run(earlier, hooks.shared if self.resumable else None))
 
     @property
     def running(self) -> bool:
@@ -216,7 +217,8 @@ class RunningAnswer:
                 await self._chat.begin()
                 self.about = {"question": self._chat.messages[-1]["id"], "progress": self._chat.progress}
                 if shared is not None and self.resumable:
-                    await self._describe(shared)
+                    with self._else_alone():  # pages on other workers find it by its question
+                        await shared.describe(self.asker.chat_key, self.id, json.dumps(self.about))
                 self._check_stop()
                 self._reply = reply = await self._open()
                 self._check_stop()
@@ -339,27 +341,23 @@ class RunningAnswer:
         key, loop_time = self.asker.chat_key, asyncio.get_running_loop().time
         until = loop_time() + MAKE_WAY
         copying: asyncio.Task[None] | None = None
-        try:
+        with self._else_alone():
             previous = await shared.begin(key, self.id)
             copying = asyncio.create_task(self._copy(shared))
             while previous and await shared.runs(key, previous):
                 if loop_time() >= until or self.stopped == "interrupted":
                     break
                 await asyncio.sleep(TICK)  # it runs on another worker, which sends no event
-        except StateError as error:
-            self._goes_alone(error)
         return copying
 
-    async def _describe(self, shared: RedisStreamStore) -> None:
-        """Let pages on other workers find this answer by its question."""
+    @contextmanager
+    def _else_alone(self) -> Generator[None]:
+        """If the store cannot be used in the block, no page can find the answer again."""
         try:
-            await shared.describe(self.asker.chat_key, self.id, json.dumps(self.about))
+            yield
         except StateError as error:
-            self._goes_alone(error)
-
-    def _goes_alone(self, error: StateError) -> None:
-        log.warning("the stream store cannot be used, so an answer cannot be resumed: %s", error)
-        self.resumable = False
+            log.warning("the stream store cannot be used, so an answer cannot be resumed: %s", error)
+            self.resumable = False
 
     async def _copy(self, shared: RedisStreamStore) -> None:
         """Copy the log to *shared*, and follow its reports, until the answer has ended."""

@@ -42,8 +42,6 @@ class ThreadSeal:
         ConfigurationError: There is no secret, or a secret is too short.
     """
 
-    __slots__ = ("_fernet", "_naming")
-
     def __init__(self, secrets: Sequence[str]) -> None:
         if isinstance(secrets, str) or not secrets:
             raise ConfigurationError(

@@ -54,7 +54,7 @@ async def test_a_bad_time_is_refused_when_the_app_starts(seconds):
     """At the signal it would be too late."""
     async with desk() as here:
         with pytest.raises(ConfigurationError, match="seconds"):
-            here.relay.drain_on_signal(seconds)
+            await here.relay.drain_on_signal(seconds).__aenter__()
         with pytest.raises(ConfigurationError, match="seconds"):
             await here.relay.drain(seconds)
         assert (await here.page.post())[0] == 200
