@@ -141,12 +141,12 @@ doctor  check settings and network; nothing is created
   +service
 +sent
   --wait  wait for its end and show its states
-  --timeout SECONDS  with --wait: longest wait (default: 1800)
+  --timeout SECONDS=1800  with --wait: longest wait (default: 1800)
   --dedupe-key KEY  send this at most once per key (needs --ledger)
   --ledger FILE  SQLite file that records dedupe keys
 +waited
   ref  reference of the job
-  --timeout SECONDS  longest wait (default: 1800)
+  --timeout SECONDS=1800  longest wait (default: 1800)
   +job
 +job
   --json  JSON records, one per line

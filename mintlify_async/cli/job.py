@@ -15,9 +15,6 @@ from .run_command import read_text
 from .settings import ADMIN_KEY, FOR_JOBS, open_session
 from .terminal import Terminal, one_word
 
-DEFAULT_WAIT = 1800.0
-"""Longest wait in seconds without ``--timeout``."""
-
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Run ``job create``, ``send``, ``wait``, ``watch`` or ``show``."""
@@ -64,7 +61,7 @@ async def _wait(handle: mintlify.JobHandle, options: argparse.Namespace, termina
     job: mintlify.Job | None = None
     try:
         with nullcontext() if options.json or watch else terminal.progress(f"job {handle.ref.id}"):
-            async for job in handle.watch(timeout=options.timeout or DEFAULT_WAIT):
+            async for job in handle.watch(timeout=options.timeout):
                 if watch:
                     _show(job, options, terminal)
                 elif not job.done and not options.json:

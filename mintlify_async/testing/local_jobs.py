@@ -81,8 +81,8 @@ class LocalJob:
     project_id: str
     number: int
     created_at: float
-    _turns: list[_Turn] = field(alias="turns")
     _now: Callable[[], float] = field(repr=False, alias="now")
+    _turns: list[_Turn] = field(factory=list[_Turn], init=False)
 
     @property
     def prompts(self) -> list[str]:
@@ -97,12 +97,11 @@ class LocalJob:
     @property
     def visible(self) -> bool:
         """Whether a poll already finds the job."""
-        first = self._turns[0]
-        return self._now() >= first.at + first.life.not_found
+        return self._now() >= self._turns[0].at + self._turns[0].life.not_found
 
-    def add(self, turn: _Turn) -> None:
-        """Add a follow-up."""
-        self._turns.append(turn)
+    def add(self, prompt: str, life: JobLife) -> None:
+        """Add the first prompt or a follow-up."""
+        self._turns.append(_Turn(prompt=prompt, at=self._now(), life=life, looks_left=list(life.looks)))
 
     def record(self, *, polled: bool = False) -> dict[str, Any]:
         """Return the job as the API shows it. *polled* moves a job with ``looks`` to the next status."""
@@ -149,9 +148,9 @@ class LocalJobs(dict[str, LocalJob]):
             project_id=project_id,
             number=number,
             created_at=date_now(),
-            turns=[self._turn(prompt, life)],
             now=self._now,
         )
+        job.add(prompt, life)
         self[job.id] = job
         return job
 
@@ -159,15 +158,12 @@ class LocalJobs(dict[str, LocalJob]):
         """Give *job* an additional prompt. Polls return the earlier result while ``stale`` lasts."""
         if job.status not in ENDED:  # an active job has no earlier result
             life = evolve(life, stale=0.0)
-        job.add(self._turn(prompt, life))
+        job.add(prompt, life)
 
     def find(self, project_id: str, job_id: str) -> LocalJob | None:
         """Return the job if it belongs to this project and is already visible."""
         job = self.get(job_id)
         return job if job is not None and job.project_id == project_id and job.visible else None
-
-    def _turn(self, prompt: str, life: JobLife) -> _Turn:
-        return _Turn(prompt=prompt, at=self._now(), life=life, looks_left=list(life.looks))
 
 
 def _date_time(seconds: float) -> str:

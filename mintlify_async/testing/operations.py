@@ -29,6 +29,8 @@ ROUTES: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ("ask", "POST", re.compile(r"/discovery/v2/assistant/(?P<domain>[^/]+)/message")),
 )
 
+THREAD_HEADERS = {"threadId": "X-Thread-Id", "threadKey": "X-Thread-Key"}
+
 
 def find_operation(method: str, raw_path: str) -> tuple[str, dict[str, str]]:
     """Return the operation, or ``other``, and the decoded parts of the path."""
@@ -158,18 +160,16 @@ class Operations:
     ) -> tuple[dict[str, str], dict[str, Any], list[dict[str, Any]]]:
         """Return the headers, the fields of ``finish``, and the separate events that name the thread."""
         style = self.style.thread
-        fields: dict[str, dict[str, str]] = {place: {} for place in ("header", "finish", "metadata", "data")}
-        for place in style.id_in:
-            fields[place]["threadId"] = thread.id
-        if is_new and thread.key is not None:  # the key is sent once
-            for place in style.key_in:
-                fields[place]["threadKey"] = thread.key
-        header_names = {"threadId": "X-Thread-Id", "threadKey": "X-Thread-Key"}
-        finish: dict[str, Any] = dict(fields["finish"])
-        if fields["metadata"]:
-            finish["messageMetadata"] = fields["metadata"]
-        events = [{"type": "data-thread", "data": fields["data"], **fields["data"]}] if fields["data"] else []
-        return {header_names[name]: value for name, value in fields["header"].items()}, finish, events
+        key = {"threadKey": thread.key} if is_new and thread.key is not None else {}  # the key is sent once
+
+        def fields(place: str) -> dict[str, Any]:
+            own_id = {"threadId": thread.id} if place in style.id_in else {}
+            return own_id | (key if place in style.key_in else {})
+
+        headers = {THREAD_HEADERS[name]: value for name, value in fields("header").items()}
+        metadata, data = fields("metadata"), fields("data")
+        finish = fields("finish") | ({"messageMetadata": metadata} if metadata else {})
+        return headers, finish, [{"type": "data-thread", "data": data, **data}] if data else []
 
     def _count(self, request: RecordedRequest, limits: Limits | None, customer: Customer) -> dict[str, str]:
         """Count a use, or refuse with 402 or 429. Return the rate limit headers."""
