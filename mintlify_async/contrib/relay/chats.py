@@ -15,6 +15,7 @@ from attrs import evolve
 
 from mintlify_async import Message, MintlifyError, StateError, StoreConflictError
 from mintlify_async.conversation.conversation import ask_with
+from mintlify_async.errors import thread_is_lost
 
 from .answer_logs import MemoryLog
 from .page_events import SITE, SafeEvents, ThreadHider, frame, stored_message_json
@@ -37,7 +38,6 @@ class Chat:
 
     Attributes:
         messages: The messages that are sent, as JSON objects.
-        thread: The thread that the question is asked in, or None.
         answer_id: The id under which a store keeps the answer; "" for that of the service.
         hider: Removes text that no web page may see.
         progress: A history's data while this is being answered. It has the question, its place in the
@@ -46,7 +46,6 @@ class Chat:
 
     def __init__(self) -> None:
         self.messages: Sequence[Wire] = ()
-        self.thread: Thread | None = None
         self.answer_id = ""
         self.hider = ThreadHider()
         self.events = SafeEvents()
@@ -55,8 +54,8 @@ class Chat:
     async def begin(self) -> None:
         """Prepare the messages to send. Raises RelayRefusal."""
 
-    def ask(self, thread: Thread | None) -> Reply:
-        """Return the reply to the question. If *thread* is None, a new thread starts."""
+    async def open(self) -> Reply:
+        """Ask, and return the reply whose answer has started. Raises MintlifyError."""
         raise NotImplementedError
 
     def refusal(self, error: MintlifyError) -> RelayRefusal:
@@ -96,16 +95,27 @@ class PageChat(Chat):
         self._user, self._seal, self._site = user, seal, site
         self._options = options
         self._sealed: Thread | None = None  # the thread that the page has
+        self._thread: Thread | None = None  # the thread that the question is asked in
         if question.seal is not None:
             try:
-                self.thread = seal.open(question.seal, user, site)
+                self._thread = seal.open(question.seal, user, site)
             except SealError as error:  # also after another secret, or when a reader has signed in
                 log.info("a page's sealed thread is %s: the question is asked without it", error)
+        self.learn(self._thread)
 
-    def ask(self, thread: Thread | None) -> Reply:
-        """Return the reply to the question. If *thread* is None, a new thread starts."""
+    async def open(self) -> Reply:
+        """Ask. If the service has lost the thread, ask once more without it."""
+        try:
+            return await self._ask(self._thread)
+        except MintlifyError as error:
+            if self._thread is None or not thread_is_lost(error):
+                raise
+        log.info("the service has lost a thread: the question is asked again without it")
+        return await self._ask(None)
+
+    async def _ask(self, thread: Thread | None) -> Reply:
         fp = self._seal.pseudonym(self._user)
-        return self._session.ask(self.messages, thread=thread, fp=fp, **self._options)
+        return await self._session.ask(self.messages, thread=thread, fp=fp, **self._options).__aenter__()
 
     def frames(self, wire: Wire, thread: Thread | None) -> list[bytes]:
         """Return the web page's event for *wire*. The metadata of two events has the sealed thread."""
@@ -166,9 +176,6 @@ class StoredChat(Chat):
         if place is not None:
             self._replacing = history[place].id
             history = history[: _turn_start(history, place)]
-        else:
-            # The old thread contains the replaced turns. So a new thread starts with the history before them.
-            self.thread = self._conversation.thread
         sent = [message for message in (*history, *self._asked) if message.role != "system"]
         self.messages = [_sendable(message) for message in sent[-self._limits.max_messages :]]
         self._limits.check(self.messages)
@@ -176,12 +183,11 @@ class StoredChat(Chat):
         asked = [message.to_wire() for message in self._asked]
         self.progress = {"asked": asked, "place": len(history), "last": last and last.id}
 
-    def ask(self, thread: Thread | None) -> Reply:
-        """Return the reply to the question. If *thread* is None, a new thread starts."""
-        if thread is None and self._replacing is None:
-            self._conversation.forget_thread()
+    async def open(self) -> Reply:
+        """Ask. The conversation starts a new thread to replace a turn, or if the service lost the old one."""
         replacing, options = self._replacing, self._options
-        return ask_with(self._conversation, self._asked, self._kept, replacing=replacing, **options)
+        reply = ask_with(self._conversation, self._asked, self._kept, replacing=replacing, **options)
+        return await reply.__aenter__()
 
     def refusal(self, error: MintlifyError) -> RelayRefusal:
         """Return the refusal for an error before the answer, which may be the store's."""
@@ -280,13 +286,12 @@ class StoredChats:
         hider, events, json_list = ThreadHider(), SafeEvents(), MemoryLog()
         if conversation.thread is not None:
             hider.learn(conversation.thread.id, conversation.thread.key)
-        separator = b"["
+        texts = list[bytes]()
         for message in messages[-self._limits.max_messages :]:
             if message.role in ("user", "assistant"):  # an app's instructions are not for pages
-                json_list.append(separator + stored_message_json(message.to_wire(), events, hider))
-                separator = b","
+                texts.append(stored_message_json(message.to_wire(), events, hider))
                 await asyncio.sleep(0)
-        json_list.append(b"]" if separator == b"," else b"[]")
+        json_list.append(b"[%b]" % b",".join(texts))
         json_list.end()
         return json_list
 

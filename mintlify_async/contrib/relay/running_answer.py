@@ -18,7 +18,6 @@ from attrs import evolve, frozen
 
 from mintlify_async import MintlifyError, StateError, StreamInterruptedError
 from mintlify_async.assistant.reply import sent_key
-from mintlify_async.errors import thread_is_lost
 from mintlify_async.events import ErrorEvent, Finish
 from mintlify_async.runtime.limits import TimeLimit
 
@@ -241,17 +240,9 @@ class RunningAnswer:
             raise TimeoutError
 
     async def _open(self) -> Reply:
-        """Return the reply whose answer has started. If the service has lost the thread, ask without it."""
-        thread = self._chat.thread
-        self._chat.learn(thread)
+        """Return the reply whose answer has started."""
         try:
-            try:
-                reply = await self._chat.ask(thread).__aenter__()
-            except MintlifyError as error:
-                if thread is None or not thread_is_lost(error):
-                    raise
-                log.info("the service has lost a thread: the question is asked again without it")
-                reply = await self._chat.ask(None).__aenter__()
+            reply = await self._chat.open()
         except MintlifyError as error:
             raise self._chat.refusal(error) from None
         self._chat.hider.learn(sent_key(reply))
