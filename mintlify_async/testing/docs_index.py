@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -30,9 +30,6 @@ STOP_WORDS = frozenset(
 
 LOG_IN = re.compile(r"\b(?:log|sign)(?:ging|ged|s|ing|ed)?[ -]?in\b")
 """To log in takes a key here, and has nothing to do with logs."""
-
-IN_HEADING, IN_TITLE, IN_DESCRIPTION = 3.0, 2.0, 1.0
-"""How much a word counts in a section's heading, and in its page's title and description."""
 
 MOST_PER_PAGE = 3
 """How many sections of one page are found, so that an answer has several sources."""
@@ -85,6 +82,11 @@ class Section:
         """The section's path on the site, with an anchor unless it opens the page."""
         anchor = re.sub(r"[^\w]+", "-", self.heading.lower()).strip("-")
         return self.page if self.heading == self.title else f"{self.page}#{anchor}"
+
+    def weights(self) -> Counter[str]:
+        """Return its words. One in its heading counts three times, one in the title of its page twice."""
+        heading, title = list(words(self.heading)), list(words(self.title))
+        return Counter([*heading * 3, *title * 2, *words(self.description)])
 
     def to_result(self) -> dict[str, Any]:
         """Return the section as an entry of the search tool's results."""
@@ -174,21 +176,10 @@ class DocsIndex:
         return cls(folder=place, files=files)
 
     @cached_property
-    def _sections(self) -> Sequence[tuple[Section, Mapping[str, float]]]:
+    def _sections(self) -> Sequence[tuple[Section, Counter[str]]]:
         """Each section with its words and their weights."""
-        rows = list[tuple[Section, Mapping[str, float]]]()
-        for file in self.files:
-            for section in read_sections(self.folder, file):
-                row = defaultdict[str, float](float)
-                for text, weight in (
-                    (section.heading, IN_HEADING),
-                    (section.title, IN_TITLE),
-                    (section.description, IN_DESCRIPTION),
-                ):
-                    for word in words(text):
-                        row[word] += weight
-                rows.append((section, row))
-        return rows
+        sections = (section for file in self.files for section in read_sections(self.folder, file))
+        return [(section, section.weights()) for section in sections]
 
     @cached_property
     def _rarity(self) -> Mapping[str, float]:
@@ -199,15 +190,13 @@ class DocsIndex:
     def search(self, query: str, limit: int) -> list[Section]:
         """Return at most *limit* sections for the words of *query*, best first, at most three of a page."""
         query_words = words(query)
-        hits = list[tuple[float, Section]]()
-        for section, row in self._sections:
-            if common_words := query_words & row.keys():
-                hits.append((sum(row[word] * self._rarity[word] for word in common_words), section))
+        scores = [
+            (sum(row[word] * self._rarity[word] for word in query_words & row.keys()), section)
+            for section, row in self._sections
+        ]
         best, sections_per_page = list[Section](), Counter[str]()
-        for _, section in sorted(
-            hits, key=lambda hit: -hit[0]
-        ):  # equal scores stay in the order of the files
+        for score, section in sorted(scores, key=lambda pair: -pair[0]):  # equal ones stay in their order
             sections_per_page[section.page] += 1
-            if sections_per_page[section.page] <= MOST_PER_PAGE:
+            if score and sections_per_page[section.page] <= MOST_PER_PAGE:
                 best.append(section)
         return best[:limit]
