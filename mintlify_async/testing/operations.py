@@ -180,7 +180,7 @@ class Operations:
             rules = limits.rules(request.operation, customer.project_id, request.key or "", request.address)
             wait = self.counter.take(rules, self.now())
             headers = self.counter.headers(rules, self.now())
-            if wait is not None:
+            if wait:
                 raise Refusal(429, headers=headers | {"Retry-After": str(math.ceil(wait))})
         if customer.credits is not None:
             customer.credits -= 1

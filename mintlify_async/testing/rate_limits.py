@@ -79,14 +79,12 @@ class LimitCounter:
     def __init__(self) -> None:
         self._uses: defaultdict[str, deque[float]] = defaultdict(deque)
 
-    def take(self, rules: list[LimitRule], now: float) -> float | None:
-        """Count one use of every rule, or return the seconds until all of them have room."""
-        waits = [wait for rule in rules if (wait := self._wait(rule, now)) is not None]
-        if waits:
-            return max(waits)
-        for rule in rules:
+    def take(self, rules: list[LimitRule], now: float) -> float:
+        """Return the seconds until every rule has room. If it is 0, count one use of each."""
+        seconds = max((self._wait(rule, now) for rule in rules), default=0.0)
+        for rule in rules if seconds == 0 else ():
             self._uses[rule.counter].append(now)
-        return None
+        return seconds
 
     def headers(self, rules: list[LimitRule], now: float) -> dict[str, str]:
         """Return the headers for the rule with the fewest uses left."""
@@ -101,10 +99,10 @@ class LimitCounter:
             "X-RateLimit-Reset": str(math.ceil(date_now() + reset)),
         }
 
-    def _wait(self, rule: LimitRule, now: float) -> float | None:
+    def _wait(self, rule: LimitRule, now: float) -> float:
         uses = self._recent(rule, now)
         if len(uses) < rule.limit:
-            return None
+            return 0.0
         return uses[len(uses) - rule.limit] + rule.window - now if rule.limit > 0 else rule.window
 
     def _recent(self, rule: LimitRule, now: float) -> deque[float]:
