@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextvars import ContextVar
 
 import anyio
 import pytest
+from attrs import evolve
 
 from mintlify_async import (
     ConfigurationError,
-    JobRef,
     Ledger,
     MemoryStore,
     OutcomeUnknownError,
@@ -21,10 +20,9 @@ from mintlify_async import (
     StateError,
 )
 from mintlify_async.errors import APIStatusError
-from mintlify_async.http.sending import Sending
 from mintlify_async.jobs.claims import Claim
-from mintlify_async.jobs.send_once import OnceSender, Recordings, had_no_effect
-from mintlify_async.storage.store import Snapshot
+from mintlify_async.jobs.send_once import OnceSender, Recordings
+from mintlify_async.runtime import dates
 from mintlify_async.testing import JobLife, LocalService, Reset
 
 
@@ -34,8 +32,13 @@ class Troubled(MemoryStore):
     def __init__(self):
         super().__init__()
         self.trouble = None  # called with the folder and the state before each write
+        self.set_back = 0.0  # by how many seconds its clock was set back
         self.lost = 0  # so many writes are made, and their answers are lost
         self.states = []
+
+    async def read(self, keys):
+        snapshot = await super().read(keys)
+        return evolve(snapshot, now=snapshot.now - self.set_back)
 
     async def write(self, changes, **further):
         states = [(b"sending" in value and "sending") or (b"done" in value and "done") or "claimed"
@@ -294,20 +297,21 @@ async def test_a_state_that_cannot_be_written_sends_nothing(troubled):
     assert await Ledger(troubled).find("k") is None
 
 
-async def test_a_loser_says_for_whom_it_waits(troubled, caplog):
-    """Trial 4: a process was killed; one line at once, and in the end the outcome is unknown."""
+@pytest.mark.parametrize("set_back", [0.0, 86_400.0])
+async def test_a_loser_says_for_whom_it_waits(troubled, caplog, set_back):
+    """Trial 4: a process was killed; one line at once, and an end, whatever the clock of the store."""
     dead = asyncio.create_task(send(troubled, Post(answers=1e6)))
     await asyncio.sleep(0.1)
-    began = now()
-    with (
-        caplog.at_level(logging.WARNING),
-        pytest.raises(OutcomeUnknownError, match="never recorded") as caught,
-    ):
-        await send(troubled, Post())
-    assert now() - began == pytest.approx(125, abs=2)
-    (line,) = [one.getMessage() for one in caplog.records]
+    loser, began = asyncio.create_task(send(troubled, Post())), now()
+    await asyncio.sleep(10)
+    troubled.set_back = set_back
+    with pytest.raises(OutcomeUnknownError, match="never recorded") as caught:
+        await loser
+    assert now() - began == pytest.approx(125, abs=3)
+    (line,) = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
     assert line == "waiting up to 125 s for another call's create_job with dedupe_key 'k', which is sending"
-    assert caught.value.reason == "not_recorded"
+    assert (caught.value.reason, caught.value.operation) == ("not_recorded", "create_job")
+    assert caught.value.sent_at == pytest.approx(dates.now() - 125, abs=3)
     dead.cancel()
     await asyncio.wait([dead])
 
@@ -335,39 +339,6 @@ async def test_a_loser_sends_when_the_winner_was_refused(troubled):
     assert (refused.count, post.count) == (1, 1)
 
 
-async def test_a_store_whose_clock_is_set_back_ends_a_wait_all_the_same(virtual):
-    """The loop's time limits it, too."""
-
-    class Back(MemoryStore):
-        back = 0.0
-
-        async def read(self, keys):
-            snapshot = await super().read(keys)
-            return Snapshot(records=snapshot.records, now=snapshot.now - self.back)
-
-    store = Back()
-    dead = asyncio.create_task(send(store, Post(answers=1e6)))
-    await asyncio.sleep(1)
-    loser, began = asyncio.create_task(send(store, Post())), now()
-    await asyncio.sleep(10)
-    store.back = 86_400.0
-    with pytest.raises(OutcomeUnknownError):
-        await loser
-    assert now() - began == pytest.approx(125, abs=3)
-    dead.cancel()
-    await asyncio.wait([dead])
-
-
-def test_the_fact_decides_what_had_no_effect():
-    """Whether a byte was written, and then only a refusal."""
-    sending = Sending()
-    assert had_no_effect(RuntimeError(), sending)
-    sending.sent_at = 1.0
-    assert not had_no_effect(asyncio.CancelledError(), sending)
-    assert not had_no_effect(APIStatusError("x", status=500), sending)
-    assert had_no_effect(APIStatusError("x", status=404), sending)
-
-
 # Through a session -----------------------------------------------------------------------------
 
 
@@ -383,52 +354,21 @@ async def test_a_retry_after_a_429_is_claimed_again_meanwhile(service, troubled)
     async with service.session(ledger=troubled) as session:
         creating = asyncio.create_task(session.create_job("Fix it", dedupe_key="k"))
         await asyncio.sleep(5)
-        assert (await Ledger(troubled).find("k")).state == "claimed"
+        held = await Ledger(troubled).find("k")
+        assert (held.state, held.lease) == ("claimed", 60 + 5)
         await creating
     assert troubled.states == ["claimed", "sending", "claimed", "sending", "done"]
 
 
-async def test_the_claim_of_a_process_that_died_unsent_is_taken_over(service, troubled):
-    """5 s after the timeout of its request, the next call sends it."""
-    killed = ContextVar("killed", default=False)
-
-    async def trouble(state):
-        if killed.get() and state != "claimed":  # a dead process writes no more
-            await asyncio.Event().wait()
-
-    troubled.trouble = trouble
-    async with service.session(ledger=troubled) as session:
-        killed.set(True)
-        dead = asyncio.create_task(session.create_job("Fix it", dedupe_key="k", timeout=30))
-        killed.set(False)
-        await asyncio.sleep(1)
-        began = now()
-        await session.create_job("Fix it", dedupe_key="k")
-        assert now() - began == pytest.approx(30 + 5 - 1, abs=1)
-        assert len(service.requests.of("create_job")) == 1
-        with pytest.raises(StateError):
-            await dead
-
-
-@pytest.mark.parametrize("operation", ["create", "send"])
-async def test_a_session_that_is_closed_records_what_was_paid(service, troubled, operation):
+async def test_a_session_that_is_closed_records_what_was_paid(service, troubled):
     """``close()`` waits for the answer's record, and the handle is there for who has it."""
     troubled.trouble = failing("done", 3)
     async with service.session(ledger=troubled) as session:
-        job = session.job("job_1")
-        if operation == "send":
-            await session.create_job("Fix it")
-        call = (
-            session.create_job("x", dedupe_key="k")
-            if operation == "create"
-            else job.send("x", dedupe_key="k")
-        )
-        task = asyncio.create_task(call)
-        await service.until(lambda running: len(running.requests) == (1 if operation == "create" else 2))
+        creating = asyncio.create_task(session.create_job("x", dedupe_key="k"))
+        await service.until(lambda running: running.requests)
         await asyncio.sleep(0.5)
-    result = (await Ledger(troubled).find("k")).result
-    assert result == "job_1" if operation == "create" else JobRef.parse(result).awaiting_turn
-    assert (await task).id == "job_1"
+    assert (await Ledger(troubled).find("k")).result == "job_1"
+    assert (await creating).id == "job_1"
 
 
 async def test_a_follow_up_that_was_resolved_by_hand_is_guarded(service):
