@@ -220,7 +220,7 @@ async def test_eager_tasks(latency):
 @pytest.mark.parametrize("field", [field.name for field in fields(PollPolicy)])
 def test_a_policy_checks_its_figures(field):
     """Each is named."""
-    for figure in (-1, "30", float("nan")):
+    for figure in ({"factor": 0.5, "timeout": 0, "per_second": 0}.get(field, -1), "30", float("inf")):
         with pytest.raises(ConfigurationError) as caught:
             PollPolicy(**{field: figure})
         assert caught.value.field == field

@@ -36,7 +36,6 @@ from tests.support.job_fakes import (
     lost,
     record,
     refused,
-    settle,
 )
 
 PULL = "https://github.com/a/b/pull/"
@@ -61,34 +60,24 @@ def test_the_loop_that_sent_counts_by_its_own_time():
     assert elapsed(sent, look(130, date=90_000, at=90_000), 0.0) == 30
 
 
-@pytest.mark.parametrize(("date", "seconds"), [(1060.0, 59.0), (1000.0, 0.0), (None, 3.0), (1003.0, 3.0)])
-def test_elsewhere_the_service_counts_less_one_second(date, seconds):
-    """A ``Date`` has whole seconds; the loop's time since the reference was read counts in any case."""
-    sent = moment(0, loop=None, date=1000.0)
-    here = 3.0 if date in (None, 1003.0) else 0.0
-    assert elapsed(sent, look(50, date=date, at=10), 50 - here) == seconds
-
-
-def test_a_poll_that_hung_counts_from_its_beginning():
-    """Its answer is dated when it was made, which may be long after the record was read."""
-    sent = moment(0, loop=None, date=1000.0)
-    assert elapsed(sent, look(50, date=1061.0, took=10, at=0), 50) == 50
-
-
-@pytest.mark.parametrize("date", [None, 1000.0, 990.0])
-def test_a_missing_or_frozen_date_counts_nothing_until_an_hour_by_the_machines(date):
-    """And a machine's clock alone proves nothing before."""
-    sent = moment(0, loop=None, date=1000.0, at=0.0)
-    assert elapsed(sent, look(20, date=date, at=3599), 0) == 20
-    assert elapsed(sent, look(20, date=date, at=3600), 0) == 3600
-
-
-def test_a_seen_end_is_certain_after_the_window():
-    """Exactly then, and not by a hair before."""
-    follow_up = FollowUp(moment(100), was_final=True)
-    assert follow_up.seconds_left(look(159.999), 0, 60) > 0
-    assert follow_up.seconds_left(look(160), 0, 60) == 0
-    assert follow_up.seconds_left(look(90), 0, 60) == 70
+@pytest.mark.parametrize(
+    ("seen", "here", "seconds"),
+    [
+        (look(50, date=1060.0, at=10), 0, 59),
+        (look(50, date=1000.0, at=10), 0, 0),
+        (look(50, date=1003.0, at=10), 3, 3),
+        (
+            look(50, date=1061.0, took=10, at=10),
+            0,
+            50,
+        ),  # it hung, and is dated at its end
+        *((look(20, date=date, at=3599), 20, 20) for date in (None, 1000.0, 990.0)),
+        *((look(20, date=date, at=3600), 20, 3600) for date in (None, 1000.0, 990.0)),
+    ],
+)
+def test_elsewhere_the_service_counts_less_one_second(seen, here, seconds):
+    """So does the time *here*, since the reference was read. A machine's clock counts after an hour."""
+    assert elapsed(moment(0, loop=None, date=1000.0), seen, seen.began.time - here) == seconds
 
 
 def test_an_end_of_an_active_job_must_last():
@@ -106,6 +95,8 @@ def test_an_end_of_an_active_job_must_last():
         follow_up = follow_up.after(look(time, status), 0, 60)
         assert follow_up.seconds_left(look(time, status), 0, 60) == left
     assert FollowUp(moment(0), was_final=False).seconds_left(look(3600), 0, 60) == 0
+    seen_before = FollowUp(moment(0), was_final=True)
+    assert seen_before.seconds_left(look(59.999), 0, 60) > 0 == seen_before.seconds_left(look(60), 0, 60)
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -254,37 +245,27 @@ async def test_an_hour_later_the_first_look_ends_it():
 
 
 async def short_waits(agent, text, ahead=0.0, carry=True):
-    """Wait 25 s in ever new processes, whose clocks are ahead; return the result and the number of waits."""
-    number, done = 0, None
-    while done is None:
-        number += 1
+    """Wait 25 s in ever new processes, whose clocks are ahead, and return the result.
+
+    *carry*: each process has the reference of the one before. Otherwise, all have that of the follow-up.
+    """
+    while True:
         with machine(ahead):
             try:
-                done = await agent.elsewhere(text).wait(timeout=25)
+                return await agent.elsewhere(text).wait(timeout=25)
             except JobTimeoutError as error:
                 text = str(error.ref) if carry else text
-    return done, number
 
 
-@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize(("seen", "carry"), [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("ahead", [-7200, 0, 90, 7200])
-async def test_short_waits_in_ever_new_processes_end(seen, ahead):
+async def test_short_waits_in_ever_new_processes_end(seen, carry, ahead):
     """Trial 1: before, 200 of them did not; and the machines' clocks do not matter."""
     agent = FakeAgent(in_turn(first()))
     dated(agent)
     job = await ended(agent) if seen else agent.job()
-    _, waits = await short_waits(agent, str((await job.send("Again")).ref), ahead)
-    assert 60 <= agent.now() <= 92
-    assert waits <= 4
-
-
-async def test_a_reference_that_is_stored_once_ends_short_waits_too():
-    """An application that keeps the reference of the follow-up, and a job that had ended before."""
-    agent = FakeAgent(in_turn(first()))
-    dated(agent)
-    text = str((await (await ended(agent)).send("Again")).ref)
-    await short_waits(agent, text, carry=False)
-    assert agent.now() <= 65
+    await short_waits(agent, str((await job.send("Again")).ref), ahead, carry)
+    assert 60 <= agent.now() <= (92 if carry else 65)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
@@ -397,7 +378,7 @@ async def test_the_grid_of_replicas_shows_no_turn_before(clocks, poll, lag, kind
         turn = await job.send("Again")
         agent.scripts["job_1"], end = turns(earlier, length, behind(kind, lag))
         if waits == "short waits":
-            done, _ = await short_waits(agent, str(turn.ref), ahead)
+            done = await short_waits(agent, str(turn.ref), ahead)
         else:
             with machine(0.0 if waits in ("handle", "reference") else ahead):
                 if waits == "reference":
@@ -499,11 +480,20 @@ async def test_an_answer_that_names_another_job_is_not_taken_over():
 
 
 @pytest.mark.parametrize(
-    "error",
-    [APIConnectionError("no route", sent="no"), QuotaExceededError("used up"), refused(429), refused(404)],
+    ("error", "guarded"),
+    [
+        (APIConnectionError("no route", sent="no"), False),
+        (QuotaExceededError("used up"), False),
+        (refused(429), False),
+        (refused(404), False),
+        (OutcomeUnknownError("?", operation="send_message"), True),
+        (lost(), True),
+        (RuntimeError("odd"), True),
+        (asyncio.CancelledError(), True),
+    ],
 )
-async def test_a_follow_up_that_had_no_effect_leaves_no_guard(error):
-    """What was not sent, or was refused, changes nothing."""
+async def test_what_a_follow_up_leaves_that_failed(error, guarded):
+    """Not sent, or refused, it changes nothing. Otherwise the old end does not count as the new one."""
     agent = FakeAgent(in_turn("completed"))
 
     async def fail():
@@ -513,43 +503,10 @@ async def test_a_follow_up_that_had_no_effect_leaves_no_guard(error):
     job = await ended(agent)
     with pytest.raises(type(error)):
         await job.send("Again")
-    assert not job.ref.awaiting_turn
-    assert job.done
-    assert (await job).status == "completed"
-    assert agent.now() == 0
-
-
-@pytest.mark.parametrize(
-    "error", [OutcomeUnknownError("?", operation="send_message"), lost(), RuntimeError("odd")]
-)
-async def test_a_follow_up_of_unknown_outcome_is_guarded(error):
-    """It may be active: a wait for the job does not take the old end for the new."""
-    agent = FakeAgent(in_turn("completed"))
-
-    async def fail():
-        return error
-
-    agent.on_send = fail
-    job = await ended(agent)
-    with pytest.raises(type(error)):
-        await job.send("Again")
-    assert job.ref.awaiting_turn
+    assert (job.ref.awaiting_turn, job.done) == (guarded, not guarded)
     assert job.ref.was_final
     agent.scripts["job_1"] = at_times((0, "completed"), (30, "active"), (50, second()))
-    assert await job == second()
-
-
-async def test_a_cancelled_follow_up_is_guarded():
-    """Cancelled on the way, it may have arrived."""
-    agent = FakeAgent(in_turn("completed"))
-    agent.on_send = asyncio.Event().wait
-    job = agent.job()
-    sending = asyncio.create_task(job.send("Again"))
-    await settle()
-    sending.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await sending
-    assert job.ref.awaiting_turn
+    assert await job == (second() if guarded else record("completed"))
 
 
 # Several turns ---------------------------------------------------------------------------------

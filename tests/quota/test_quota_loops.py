@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from mintlify_async import Limit, MemoryStore, Quota
-from mintlify_async.errors import QuotaExceededError
 from mintlify_async.quota.gate import QuotaScope
 from mintlify_async.quota.quota import Lease
 from mintlify_async.runtime import dates
@@ -25,35 +24,6 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.001)
-
-
-async def test_loops_share_one_count():
-    """Two event loops in two threads: together no more than the limit."""
-    quota = Quota(create_job=500)
-
-    async def grab() -> int:
-        count = 0
-        for _ in range(400):
-            try:
-                await quota.acquire("create_job", ACME)
-                count += 1
-            except QuotaExceededError:
-                pass
-        return count
-
-    counts = await asyncio.gather(*(asyncio.to_thread(asyncio.run, grab()) for _ in range(2)))
-    assert sum(counts) == 500
-
-
-async def test_a_refund_wakes_a_call_on_another_loop():
-    """It does not wait until its next look."""
-    quota = Quota(create_job=1, mode="wait")
-    lease = await quota.acquire("create_job", ACME)
-    waiting = asyncio.create_task(elsewhere(quota))
-    await until(lambda: quota.waiting)
-    await lease.refund()
-    async with asyncio.timeout(20):
-        assert (await waiting).waited < 20
 
 
 async def test_unblock_wakes_calls_on_all_loops():

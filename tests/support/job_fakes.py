@@ -31,7 +31,7 @@ from mintlify_async.model.response_info import ResponseInfo
 from mintlify_async.protocol.calls import Call, CallDefaults
 from mintlify_async.runtime import dates
 
-Seen = str | Job | Exception
+Seen = str | Job | BaseException
 Script = Callable[[float], Seen]
 """A function from the time to a status, a record or an error."""
 
@@ -156,7 +156,7 @@ class FakeAgent:
         headers = {} if date is None else {"date": formatdate(date, usegmt=True)}
         if isinstance(seen, APIStatusError) and headers:
             seen.headers = headers
-        if isinstance(seen, Exception):
+        if isinstance(seen, BaseException):
             raise seen
         job = record(seen, job_id) if isinstance(seen, str) else seen
         return evolve(job, raw=ResponseInfo(status=200, headers=headers)) if headers else job
