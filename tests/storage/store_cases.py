@@ -31,6 +31,23 @@ def windows(**limits: tuple[int, float]) -> list[Window]:
     return [Window(key=f"room/slots/{name}", amount=n, seconds=s) for name, (n, s) in limits.items()]
 
 
+def count(snapshot: Snapshot) -> tuple[Mapping[str, bytes | None], None]:
+    """Add one to a record."""
+    number = int(snapshot.records[A].value) if A in snapshot.records else 0
+    return {A: b"%d" % (number + 1)}, None
+
+
+async def count_in_threads(*stores: Store) -> None:
+    """Let two loops in threads count to twenty with each of *stores*, which are one place."""
+
+    async def run(store: Store) -> None:
+        for _ in range(20):
+            await change(store, [A], count)
+
+    await asyncio.gather(*(asyncio.to_thread(asyncio.run, run(store)) for store in 2 * stores))
+    assert await values(stores[0], A) == {A: b"%d" % (40 * len(stores))}
+
+
 class StoreCases:
     """The promises of :class:`mintlify_async.storage.Store`."""
 

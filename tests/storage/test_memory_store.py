@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Mapping
-
 import pytest
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.storage import MemoryStore, Snapshot, Store
-from mintlify_async.storage.store import change, check_store
-from tests.storage.store_cases import A, StoreCases, put, values
+from mintlify_async.storage import MemoryStore, Store
+from mintlify_async.storage.store import check_store
+from tests.storage.store_cases import A, StoreCases, count_in_threads, put
 
 
 class TestMemoryStore(StoreCases):
@@ -22,24 +18,9 @@ class TestMemoryStore(StoreCases):
         return MemoryStore()
 
 
-def test_loops_in_threads_share_it():
-    """Four loops add a hundred each."""
-    store = MemoryStore()
-
-    def more(snapshot: Snapshot) -> tuple[Mapping[str, bytes | None], None]:
-        number = int(snapshot.records[A].value) if A in snapshot.records else 0
-        return {A: b"%d" % (number + 1)}, None
-
-    async def run() -> None:
-        for _ in range(100):
-            await change(store, [A], more)
-
-    threads = [threading.Thread(target=asyncio.run, args=[run()]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert asyncio.run(values(store, A)) == {A: b"400"}
+async def test_loops_in_threads_share_it():
+    """It has a lock."""
+    await count_in_threads(MemoryStore())
 
 
 async def test_expired_records_leave_the_memory():

@@ -9,17 +9,17 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mintlify_async.errors import ConfigurationError, StateError
-from mintlify_async.storage import Snapshot, SQLiteStore, Store, sqlite_file
+from mintlify_async.storage import SQLiteStore, Store, sqlite_file
 from mintlify_async.storage.store import change
 from mintlify_async.testing.loop_time import virtual_time
-from tests.storage.store_cases import A, B, StoreCases, put, values
+from tests.storage.store_cases import A, B, StoreCases, count, count_in_threads, put, values
 from tests.support.child_process import child_environment
 
 
@@ -54,24 +54,6 @@ def execute(path: Path, statement: str) -> None:
         db.execute(statement)
 
 
-def mode_of(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-def content_of(path: Path) -> bytes:
-    return path.read_bytes()
-
-
-def write_diary(path: Path) -> bytes:
-    path.write_bytes(b"Dear diary, " * 100)
-    return content_of(path)
-
-
-def count(snapshot: Snapshot) -> tuple[Mapping[str, bytes | None], None]:
-    number = int(snapshot.records[A].value) if A in snapshot.records else 0
-    return {A: b"%d" % (number + 1)}, None
-
-
 # The file
 
 
@@ -88,18 +70,7 @@ async def test_a_relative_path_is_absolute_at_once(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    "path",
-    [
-        "",
-        ":memory:",
-        b":memory:",
-        "file::memory:",
-        "file:x?mode=memory",
-        "file:x?mode=memory&cache=shared",
-        "a\0b",
-        None,
-        5,
-    ],
+    "path", ["", ":memory:", b":memory:", "file::memory:", "file:x?mode=memory", "a\0b", None, 5]
 )
 def test_what_names_no_file_is_refused(path: str):
     """A database in memory would be another one for each step (D3)."""
@@ -107,10 +78,10 @@ def test_what_names_no_file_is_refused(path: str):
         SQLiteStore(path)
 
 
-async def test_a_new_file_is_private(store: SQLiteStore, path: Path):
+def test_a_new_file_is_private(store: SQLiteStore, path: Path):
     """It contains keys of threads."""
-    await put(store, A)
-    assert mode_of(path) == 0o600
+    asyncio.run(put(store, A))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 async def test_a_folder_that_does_not_exist(tmp_path: Path):
@@ -128,39 +99,30 @@ async def test_a_folder_that_does_not_exist(tmp_path: Path):
         ("INSERT INTO mintlify_async VALUES ('ledger', 1)", "format version .*ledger 1"),
     ],
 )
-async def test_a_file_of_another_version_is_refused(
-    store: SQLiteStore, path: Path, statement: str, named: str
-):
+def test_a_file_of_another_version_is_refused(store: SQLiteStore, path: Path, statement: str, named: str):
     """Older or newer, it is not changed; the error says what to do."""
-    await put(store, A)
+    asyncio.run(put(store, A))
     execute(path, statement)
-    content = content_of(path)
+    content = path.read_bytes()
     with pytest.raises(StateError, match=named) as caught:
-        await put(store, B)
+        asyncio.run(put(store, B))
     assert "another file" in str(caught.value)
-    assert content_of(path) == content
+    assert path.read_bytes() == content
 
 
-async def test_a_file_of_something_else_is_refused(store: SQLiteStore, path: Path):
+def test_a_file_of_something_else_is_refused(store: SQLiteStore, path: Path):
     """Neither another program's tables nor text are touched."""
     execute(path, "CREATE TABLE notes (text TEXT)")
     with pytest.raises(StateError, match="no format version"):
-        await put(store, A)
-    diary = write_diary(path)
+        asyncio.run(put(store, A))
+    path.write_bytes(b"Dear diary, " * 100)
     with pytest.raises(StateError, match="not a database"):
-        await put(store, A)
-    assert content_of(path) == diary
+        asyncio.run(put(store, A))
+    assert path.read_bytes() == b"Dear diary, " * 100
 
 
 @pytest.mark.parametrize(
-    "change_row",
-    [
-        "value = 5",
-        "value = 'text'",
-        "version = x'00'",
-        "version = CAST(x'ff' AS TEXT)",
-        "since = 'yesterday'",
-    ],
+    "change_row", ["value = 'text'", "version = x'00'", "version = CAST(x'ff' AS TEXT)", "since = 'today'"]
 )
 async def test_a_damaged_record_is_told(store: SQLiteStore, path: Path, change_row: str):
     """No TypeError, and the other records can be read (D13, p23)."""
@@ -211,13 +173,6 @@ async def test_steps_of_one_task_are_done_in_order(store: SQLiteStore):
         await store.write({A: None}, expected={}, version="w")
         await asyncio.sleep(0.003)
         assert await values(store, A) == {}
-
-
-async def test_two_stores_of_one_file_share_the_line(path: Path):
-    """A session's ledger and its conversations, each made with the path."""
-    first, second = SQLiteStore(path), SQLiteStore(str(path))
-    await asyncio.gather(*(change(store, [A], count) for store in (first, second) * 15))
-    assert await values(first, A) == {A: b"30"}
 
 
 async def test_time_stands_still_while_the_thread_works(store: SQLiteStore):
@@ -294,15 +249,9 @@ async def test_a_reader_that_delays_the_commit(store: SQLiteStore, path: Path):
 # Threads, forks and processes
 
 
-async def test_loops_in_threads_share_it(store: SQLiteStore):
-    """Four loops add twenty each."""
-
-    async def run() -> None:
-        for _ in range(20):
-            await change(store, [A], count)
-
-    await asyncio.gather(*(asyncio.to_thread(asyncio.run, run()) for _ in range(4)))
-    assert await values(store, A) == {A: b"80"}
+async def test_loops_in_threads_share_it(path: Path):
+    """Two stores of one file, such as a session's ledger and its conversations."""
+    await count_in_threads(SQLiteStore(path), SQLiteStore(str(path)))
 
 
 FORK = multiprocessing.get_context("fork")

@@ -48,17 +48,6 @@ async def test_every_key_expires_and_contains_no_names(redis_client: Any):
         assert not any(name in key for name in ("acme", "secret", "fp-1"))
 
 
-async def test_a_block_and_its_end_reach_every_process(redis_client: Any):
-    """What one process was refused, and what an operator clears, counts for the others."""
-    here, there = (Quota(store=RedisStore(redis_client, timeout=20)) for _ in range(2))
-    await here.block("create_job", ACME, 3_600_000.0)
-    with pytest.raises(QuotaExceededError) as refused:
-        await there.acquire("create_job", ACME)
-    assert refused.value.retry_after == pytest.approx(3600, abs=20)
-    await there.unblock("create_job", ACME)
-    await here.acquire("create_job", ACME)
-
-
 @pytest.mark.parametrize("durable", [True, False])
 async def test_a_restart_in_the_middle_gives_no_slot_twice(
     own_redis: Callable[..., RedisServer], durable: bool
