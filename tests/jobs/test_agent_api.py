@@ -112,10 +112,11 @@ async def test_a_follow_up_that_is_lost_is_not_sent_again(service, session):
     with pytest.raises(OutcomeUnknownError):
         await job.send("Again")
     assert service.requests.count("send_message") == 1
+    del job
     assert session.job("job_1").ref.awaiting_turn
     assert session.with_options(fp="x").job("job_1").ref.awaiting_turn
     began = now()
-    await job
+    await session.job("job_1")
     assert now() - began >= 40
 
 
@@ -165,8 +166,8 @@ async def test_another_job_than_the_one_asked_for(service, session):
     assert (await job).id == "job_1"
 
 
-async def test_an_answer_without_a_status(service, session):
-    """The job was created: its handle has no record yet."""
+async def test_an_answer_without_a_record(service, session):
+    """No status, or another job's: what was sent counts, and the handle has no record of it yet."""
     service.script.create_job(fields={"status": None}, headers={"x-request-id": "r1"})
     job = await session.create_job("Fix the typos")
     assert (job.id, job.status, job.job) == ("job_1", None, None)
@@ -176,6 +177,9 @@ async def test_an_answer_without_a_status(service, session):
     service.script.send_message(fields={"status": None})
     turn = await job.send("Again")
     assert turn.status == "completed"
+    service.script.send_message(fields={"id": "job_2"})
+    turn = await job.send("Once more")
+    assert (turn.id, turn.job.id, turn.ref.awaiting_turn) == ("job_1", "job_1", True)
     assert (await turn).status == "completed"
     assert service.requests.of("create_job") == [CREATE]
 
@@ -217,27 +221,6 @@ async def test_a_poll_has_a_limit_of_its_own(service, session):
 
 
 # Many ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("moment", ["connecting", "asking", "between"])
-async def test_a_cancelled_wait_leaves_a_usable_session(service, session, moment):
-    """Whether a poll is under way or not: no task, no connection in use, and the next wait works."""
-    service.script.job(seconds=60)
-    job = await session.create_job("Fix the typos")
-    if moment == "asking":
-        service.script.get_job(delay=30.0)
-    task = asyncio.create_task(job.wait())
-    if moment == "asking":
-        await service.until(lambda running: running.answering)
-    elif moment == "between":
-        await asyncio.sleep(1.0)
-    else:
-        await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert [left for left in asyncio.all_tasks() if left.get_name().startswith("poll ")] == []
-    assert (await job).status == "completed"
 
 
 def test_one_session_over_several_loops():

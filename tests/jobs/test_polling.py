@@ -57,16 +57,6 @@ async def test_a_poll_that_other_code_cancels_is_made_again():
     assert len(agent.looks) == 2
 
 
-@pytest.mark.parametrize("per_second", [10, 50])
-async def test_polls_are_capped_a_second(per_second):
-    """Over many jobs, however they began; they are spread, and a round takes as long as the cap says."""
-    agent = FakeAgent(poll=PollPolicy(per_second=per_second))
-    await asyncio.gather(*agent.jobs(names(100), lambda: in_turn("active", "completed")))
-    assert len(agent.looks) == 200
-    assert agent.looks[99] == pytest.approx(99 / per_second)
-    assert min(after - before for before, after in itertools.pairwise(agent.looks)) >= 1 / per_second - 1e-6
-
-
 async def test_no_job_starves_under_the_cap():
     """The job that is due first is polled first, so all jobs are polled equally often."""
     agent = FakeAgent(poll=PollPolicy(per_second=2))
@@ -74,7 +64,7 @@ async def test_no_job_starves_under_the_cap():
     await asyncio.gather(*(job.wait(600) for job in handles), return_exceptions=True)
     counts = [sum(1 for _, job, _ in agent.asked if job == name) for name in names(60)]
     assert min(counts) >= max(counts) - 2
-    assert len(agent.asked) <= 2 * 602
+    assert 2 * 599 <= len(agent.asked) <= 2 * 602
 
 
 async def test_hung_polls_do_not_hold_the_places_of_others():
@@ -127,7 +117,6 @@ async def test_every_job_of_a_restart_gets_a_look():
     assert {job.status for job in done} == {"completed"}
     assert len(agent.looks) == 1000
     assert agent.most_under_way <= 110
-    print(f"\n1,000 jobs: the last wait ended after {agent.now():.2f} s")
     assert agent.now() < 11.5
 
 

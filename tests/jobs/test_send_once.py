@@ -215,23 +215,6 @@ async def test_a_cancelled_caller_leaves_at_once_and_the_record_is_made(troubled
     assert (await Ledger(troubled).find("k")).result == "job_1"
 
 
-@pytest.mark.parametrize(("seconds", "recorded"), [(3, True), (100, False)])
-async def test_close_waits_for_the_record(troubled, caplog, seconds, recorded):
-    """At most 5 s; then it is given up, and the log says so."""
-    sender = once(troubled)
-    troubled.trouble = failing("done", seconds)
-    call = asyncio.create_task(sender.send(Post(), str))
-    await asyncio.sleep(0.1)
-    call.cancel()
-    began = now()
-    await sender.recordings.close()
-    await asyncio.sleep(0)
-    assert now() - began == pytest.approx(min(5, seconds), abs=1.1)
-    assert ((await Ledger(troubled).find("k")).result == "job_1") is recorded
-    assert ("resolve its key: the session was closed" in caplog.text) is not recorded
-    assert call.cancelled()
-
-
 async def test_a_record_that_cannot_be_made_is_given_up_after_a_minute(troubled, caplog):
     """The job is returned all the same; the key stays, and is never sent again."""
     troubled.trouble = failing("done", 1e9)
@@ -360,14 +343,18 @@ async def test_a_retry_after_a_429_is_claimed_again_meanwhile(service, troubled)
     assert troubled.states == ["claimed", "sending", "claimed", "sending", "done"]
 
 
-async def test_a_session_that_is_closed_records_what_was_paid(service, troubled):
-    """``close()`` waits for the answer's record, and the handle is there for who has it."""
-    troubled.trouble = failing("done", 3)
+@pytest.mark.parametrize(("seconds", "recorded"), [(3, True), (100, False)])
+async def test_closing_a_session_waits_for_the_record(service, troubled, caplog, seconds, recorded):
+    """At most 5 s; then it is given up, and the log says so. The handle is there for who has the call."""
+    troubled.trouble = failing("done", seconds)
     async with service.session(ledger=troubled) as session:
         creating = asyncio.create_task(session.create_job("x", dedupe_key="k"))
         await service.until(lambda running: running.requests)
         await asyncio.sleep(0.5)
-    assert (await Ledger(troubled).find("k")).result == "job_1"
+        began = now()
+    assert now() - began == pytest.approx(min(5, seconds), abs=1.1)
+    assert ((await Ledger(troubled).find("k")).result == "job_1") is recorded
+    assert ("resolve its key: the session was closed" in caplog.text) is not recorded
     assert (await creating).id == "job_1"
 
 

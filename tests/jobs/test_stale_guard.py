@@ -54,12 +54,6 @@ def look(time, status="completed", *, took=0.0, **clocks):
 # The comparison of two times -------------------------------------------------------------------
 
 
-def test_the_loop_that_sent_counts_by_its_own_time():
-    """Neither ``Date`` nor the machine's clock matters there."""
-    sent = moment(100, date=5000)
-    assert elapsed(sent, look(130, date=90_000, at=90_000), 0.0) == 30
-
-
 @pytest.mark.parametrize(
     ("seen", "here", "seconds"),
     [
@@ -233,17 +227,6 @@ def machine(ahead):
     assert dates.now is true
 
 
-async def test_an_hour_later_the_first_look_ends_it():
-    """The service's clock says so."""
-    agent = FakeAgent(in_turn("completed"))
-    dated(agent)
-    text = str((await agent.job().send("Again")).ref)
-    await asyncio.sleep(3602)
-    looks = len(agent.looks)
-    await agent.elsewhere(text)
-    assert len(agent.looks) == looks + 1
-
-
 async def short_waits(agent, text, ahead=0.0, carry=True):
     """Wait 25 s in ever new processes, whose clocks are ahead, and return the result.
 
@@ -266,17 +249,6 @@ async def test_short_waits_in_ever_new_processes_end(seen, carry, ahead):
     job = await ended(agent) if seen else agent.job()
     await short_waits(agent, str((await job.send("Again")).ref), ahead, carry)
     assert 60 <= agent.now() <= (92 if carry else 65)
-
-
-@pytest.mark.parametrize("frozen", [True, False])
-async def test_without_a_usable_date_short_waits_end_after_an_hour(frozen):
-    """Each process waits a window anew; the machines' clocks tell the hour."""
-    agent = FakeAgent(in_turn(first()))
-    if frozen:
-        dated(agent, frozen=True)
-    text = str((await agent.job().send("Again")).ref)
-    await short_waits(agent, text)
-    assert 3600 <= agent.now() <= 3650
 
 
 async def test_a_timeout_says_in_how_many_seconds_the_result_is_certain():
@@ -466,19 +438,6 @@ async def test_on_active_wait_ends_with_the_timeout(ends, error):
     assert agent.now() == 5
 
 
-async def test_an_answer_that_names_another_job_is_not_taken_over():
-    """The follow-up counts as sent, and its record as unknown."""
-    agent = FakeAgent(in_turn("active"))
-
-    async def answer():
-        return record("completed", "job_2")
-
-    agent.on_send = answer
-    turn = await agent.job().send("Again")
-    assert turn.job is None
-    assert turn.ref.awaiting_turn
-
-
 @pytest.mark.parametrize(
     ("error", "guarded"),
     [
@@ -510,19 +469,6 @@ async def test_what_a_follow_up_leaves_that_failed(error, guarded):
 
 
 # Several turns ---------------------------------------------------------------------------------
-
-
-async def test_every_handle_waits_for_the_newest_turn():
-    """Handles made before and after, also when nobody has kept the turn."""
-    agent = FakeAgent(in_turn(first()))
-    job = await ended(agent)
-    other = agent.job()
-    waiting = asyncio.gather(agent.job(job.ref).wait(check=False, timeout=None))
-    await waiting
-    await job.send("Again")
-    del job
-    agent.scripts["job_1"] = at_times((0, first()), (30, "active"), (60, second()))
-    assert await asyncio.gather(other.wait(), agent.job().wait()) == [second()] * 2
 
 
 def test_a_session_remembers_the_newest_thousand_follow_ups():

@@ -76,14 +76,6 @@ class StoreCases:
         await put(store, A, b"secret")
         assert "secret" not in repr(await store.read([A])) + repr(store)
 
-    async def test_of_two_writers_one_wins(self, store: Store):
-        """The second write expects a version that is gone."""
-        assert await store.write({A: b"1"}, expected={A: None}, version="v1")
-        assert not await store.write({A: b"2"}, expected={A: None}, version="v2")
-        assert await store.write({A: b"3"}, expected={A: "v1"}, version="v3")
-        assert not await store.write({A: b"4"}, expected={A: "v1"}, version="v4")
-        assert await values(store, A) == {A: b"3"}
-
     async def test_all_or_nothing(self, store: Store):
         """One record of another version stops the changes of all."""
         await store.write({A: b"1"}, expected={}, version="v1")
@@ -152,15 +144,6 @@ class StoreCases:
                 break
         await asyncio.sleep(2 * keep)
         assert await values(store, A, B) == {A: b"1", B: b"2"}
-
-    async def test_many_expired_records(self, store: Store):
-        """They do not pile up in the listing."""
-        await store.write(
-            {f"room/open/{number}": b"" for number in range(300)}, expected={}, version="v", keep=0.01
-        )
-        await asyncio.sleep(0.02)
-        await put(store, A)
-        assert await store.keys("room/open/") == [A]
 
     async def test_a_clock_that_was_ahead_forgets_nothing(self, store: Store):
         """After 300 writes two days ahead, the clock is corrected. A key of a minute ago is still found."""
