@@ -46,14 +46,6 @@ def gaps(agent):
 # When it looks ---------------------------------------------------------------------------------
 
 
-async def test_wait_polls_until_done():
-    """Every poll is one GET without retries; the last record is the result."""
-    agent = FakeAgent(in_turn("active", "active", record("completed", pr_link=PULL)))
-    done = await agent.job().wait()
-    assert done == record("completed", pr_link=PULL)
-    assert agent.asked == [("docs", "job_1", False)] * 3
-
-
 @pytest.mark.parametrize("status", ["queued", "COMPLETED", "running", ""])
 async def test_an_unlisted_status_keeps_polling(status):
     """A state added next year must not end, or break, the wait; it is shown unchanged."""
@@ -167,13 +159,6 @@ async def test_a_timeout_bounds_the_whole_wait():
     assert agent.now() == 100.0
     again = pickle.loads(pickle.dumps(error))
     assert (again.ref, again.job, str(again)) == (error.ref, error.job, str(error))
-
-
-async def test_one_last_look_at_the_deadline():
-    """What ended just before the deadline is not missed."""
-    agent = FakeAgent(at_times((0, "active"), (99.9, "completed")))
-    assert (await agent.job().wait(timeout=100)).status == "completed"
-    assert agent.looks[-1] == 100.0
 
 
 async def test_a_timeout_of_nothing_still_looks():
