@@ -161,11 +161,8 @@ async def test_people_close_what_is_open(store):
         with pytest.raises(OutcomeUnknownError):
             await send(store, Post(OutcomeUnknownError("?", operation="create_job")), key=key)
     listed = await ledger.open_claims()
-    assert sorted((one.key, one.state) for one in listed) == [
-        ("a/b", "sending"),
-        ("c", "sending"),
-        ("é {x}", "sending"),
-    ]
+    assert sorted(one.key for one in listed) == ["a/b", "c", "é {x}"]
+    assert {one.state for one in listed} == {"sending"}
     await ledger.resolve("a/b", "job_7")
     await ledger.resolve("a/b", "job_7")
     for key in ("a/b", "unknown"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -149,29 +150,18 @@ async def test_a_busy_loop_is_not_an_absent_redis():
     assert (await RedisStore(Slow(), timeout=0.1).read([])).now == 1
 
 
-async def silent_server() -> tuple[asyncio.Server, int]:
-    """A partition: connections are accepted and nothing is ever answered."""
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await reader.read()
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(accept, "127.0.0.1", 0)
-    return server, server.sockets[0].getsockname()[1]
-
-
 async def test_a_partition_stops_a_crowd_once():
     """Five hundred steps at once on a Redis that never answers wait for one timeout, not one each."""
     from redis.asyncio import Redis
 
-    server, port = await silent_server()
-    async with server, Redis(host="127.0.0.1", port=port, socket_timeout=3600) as client:
+    server = socket.create_server(("127.0.0.1", 0), backlog=100)  # it never accepts what connects
+    with server:
+        client = Redis(port=server.getsockname()[1], socket_timeout=3600)
         store = RedisStore(client, timeout=0.3)
         start = time.monotonic()
         results = await asyncio.gather(*(put(store, A) for _ in range(500)), return_exceptions=True)
         assert time.monotonic() - start < 60
+        await client.aclose()
     assert all(isinstance(result, StateError) for result in results)
     assert "no answer within the timeout of 0.3 s" in str(results[0])
 
