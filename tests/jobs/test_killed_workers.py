@@ -19,13 +19,7 @@ from multiprocessing import forkserver
 
 import pytest
 
-from mintlify_async import (
-    APIConnectionError,
-    Ledger,
-    OutcomeUnknownError,
-    SQLiteStore,
-    Timeouts,
-)
+from mintlify_async import APIConnectionError, Ledger, OutcomeUnknownError, SQLiteStore, Timeouts
 from mintlify_async.errors import APIStatusError
 from mintlify_async.testing import JobLife, LocalService, Reset
 from mintlify_async.testing.loop_time import virtual_time

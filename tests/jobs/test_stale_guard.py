@@ -28,15 +28,7 @@ from mintlify_async.jobs.polling import PollPolicy
 from mintlify_async.jobs.stale_guard import FollowUp, JobState, JobStates, Look, Moment, elapsed
 from mintlify_async.model.job_ref import JobRef, Stamp
 from mintlify_async.runtime import dates
-from tests.support.job_fakes import (
-    FakeAgent,
-    at_times,
-    down,
-    in_turn,
-    lost,
-    record,
-    refused,
-)
+from tests.support.job_fakes import FakeAgent, at_times, down, in_turn, lost, record, refused
 
 PULL = "https://github.com/a/b/pull/"
 HERE, THERE = object(), object()
@@ -60,11 +52,7 @@ def look(time, status="completed", *, took=0.0, **clocks):
         (look(50, date=1060.0, at=10), 0, 59),
         (look(50, date=1000.0, at=10), 0, 0),
         (look(50, date=1003.0, at=10), 3, 3),
-        (
-            look(50, date=1061.0, took=10, at=10),
-            0,
-            50,
-        ),  # it hung, and is dated at its end
+        (look(50, date=1061.0, took=10, at=10), 0, 50),  # it hung, and is dated at its end
         *((look(20, date=date, at=3599), 20, 20) for date in (None, 1000.0, 990.0)),
         *((look(20, date=date, at=3600), 20, 3600) for date in (None, 1000.0, 990.0)),
     ],

@@ -7,12 +7,7 @@ import gc
 
 import pytest
 
-from mintlify_async.errors import (
-    AuthenticationError,
-    JobFailedError,
-    JobTimeoutError,
-    StateError,
-)
+from mintlify_async.errors import AuthenticationError, JobFailedError, JobTimeoutError, StateError
 from mintlify_async.jobs.wait_all import as_completed, wait_all
 from tests.support.job_fakes import FakeAgent, at_times, in_turn, refused, settle, tasks_left
 
