@@ -26,9 +26,6 @@ from tests.support.served import Served
 
 CREATE = ("POST", "/v2/agent/acme/job")
 LOOK = ("GET", "/v2/agent/acme/job/job_1")
-MESSAGE = ("POST", "/v2/agent/acme/job/job_1/message")
-
-
 pytestmark = pytest.mark.usefixtures("virtual")
 
 

@@ -34,8 +34,6 @@ from tests.support.job_fakes import (
     tasks_left,
 )
 
-PULL = "https://github.com/a/b/pull/1"
-
 pytestmark = pytest.mark.usefixtures("virtual")
 
 
