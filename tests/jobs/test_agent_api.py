@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 
 import pytest
@@ -110,6 +111,7 @@ async def test_a_follow_up_that_is_lost_is_not_sent_again(service, session):
         await job.send("Again")
     assert service.requests.count("send_message") == 1
     del job
+    gc.collect()
     assert session.job("job_1").ref.awaiting_turn
     assert session.with_options(fp="x").job("job_1").ref.awaiting_turn
     began = now()

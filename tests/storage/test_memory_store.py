@@ -20,7 +20,7 @@ class TestMemoryStore(StoreCases):
 
 async def test_loops_in_threads_share_it():
     """It has a lock."""
-    await count_in_threads(MemoryStore(), times=100)
+    await count_in_threads(MemoryStore(), times=500)
 
 
 async def test_expired_records_leave_the_memory():
