@@ -27,7 +27,6 @@ from .model.wire_value import (
     ProviderMetadata,
     ThreadId,
     WireValue,
-    write_value,
 )
 
 
@@ -40,10 +39,6 @@ class Event(WireValue):
     """
 
     extra: Mapping[str, Any] = EMPTY
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object: valid JSON, without the thread's key, infinity as None."""
-        return write_value(self)
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -75,16 +70,22 @@ class FinishStep(Event):
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class TextStart(Event):
-    """A text part starts. Versions 5, 6, 7."""
+class BlockEvent(Event):
+    """Base of the events of one part of text, or of reasoning."""
 
-    type: ClassVar[str] = "text-start"
     id: str
     provider_metadata: ProviderMetadata | None = None
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class TextDelta(Event):
+class TextStart(BlockEvent):
+    """A text part starts. Versions 5, 6, 7."""
+
+    type: ClassVar[str] = "text-start"
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class TextDelta(BlockEvent):
     r"""The next piece of the text part *id*. Versions 5, 6, 7.
 
     A character outside the basic plane may be split into two deltas, one surrogate in each; the
@@ -92,61 +93,57 @@ class TextDelta(Event):
     """
 
     type: ClassVar[str] = "text-delta"
-    id: str
     delta: str
-    provider_metadata: ProviderMetadata | None = None
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class TextEnd(Event):
+class TextEnd(BlockEvent):
     """The text part *id* is complete. Versions 5, 6, 7; ``citations`` since 7."""
 
     type: ClassVar[str] = "text-end"
-    id: str
-    provider_metadata: ProviderMetadata | None = None
     citations: Objects | None = None
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class ReasoningStart(Event):
+class ReasoningStart(BlockEvent):
     """A part that shows the model's reasoning begins. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "reasoning-start"
-    id: str
-    provider_metadata: ProviderMetadata | None = None
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class ReasoningDelta(Event):
+class ReasoningDelta(BlockEvent):
     """The next piece of the reasoning part *id*. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "reasoning-delta"
-    id: str
     delta: str
-    provider_metadata: ProviderMetadata | None = None
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class ReasoningEnd(Event):
+class ReasoningEnd(BlockEvent):
     """The reasoning part *id* is complete. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "reasoning-end"
-    id: str
-    provider_metadata: ProviderMetadata | None = None
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class ToolInputStart(Event):
+class ToolEvent(Event):
+    """Base of the events that bring a tool call to another state."""
+
+    tool_call_id: str
+    provider_executed: bool | None = None
+    dynamic: bool | None = None
+    provider_metadata: ProviderMetadata | None = None
+    tool_metadata: JSONObject | None = None
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class ToolInputStart(ToolEvent):
     """A tool's input begins. Versions 5, 6, 7. The fields after ``dynamic`` exist since 6."""
 
     type: ClassVar[str] = "tool-input-start"
-    tool_call_id: str
     tool_name: str
-    provider_executed: bool | None = None
-    dynamic: bool | None = None
     title: str | None = None
-    provider_metadata: ProviderMetadata | None = None
-    tool_metadata: JSONObject | None = None
     input_encoding: str | None = None
 
 
@@ -160,38 +157,28 @@ class ToolInputDelta(Event):
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class ToolInputAvailable(Event):
+class ToolInputAvailable(ToolEvent):
     """A tool's input is complete. Versions 5, 6, 7; ``title`` and ``tool_metadata`` since 6."""
 
     type: ClassVar[str] = "tool-input-available"
-    tool_call_id: str
     tool_name: str
     input: Any = MISSING
-    provider_executed: bool | None = None
-    provider_metadata: ProviderMetadata | None = None
-    dynamic: bool | None = None
     title: str | None = None
-    tool_metadata: JSONObject | None = None
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class ToolInputError(Event):
+class ToolInputError(ToolEvent):
     """A tool's input is wrong. Versions 5 (5.0.7), 6, 7; ``title`` and ``tool_metadata`` since 6."""
 
     type: ClassVar[str] = "tool-input-error"
-    tool_call_id: str
     tool_name: str
     error_text: str
     input: Any = MISSING
-    provider_executed: bool | None = None
-    provider_metadata: ProviderMetadata | None = None
-    dynamic: bool | None = None
     title: str | None = None
-    tool_metadata: JSONObject | None = None
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class ToolOutputAvailable(Event):
+class ToolOutputAvailable(ToolEvent):
     """A tool's result. Versions 5, 6, 7; ``provider_metadata`` and ``tool_metadata`` since 6.
 
     Args:
@@ -205,26 +192,16 @@ class ToolOutputAvailable(Event):
     """
 
     type: ClassVar[str] = "tool-output-available"
-    tool_call_id: str
     output: Any = MISSING
-    provider_executed: bool | None = None
-    dynamic: bool | None = None
     preliminary: bool | None = None
-    provider_metadata: ProviderMetadata | None = None
-    tool_metadata: JSONObject | None = None
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class ToolOutputError(Event):
+class ToolOutputError(ToolEvent):
     """A tool failed. Versions 5, 6, 7; ``provider_metadata`` and ``tool_metadata`` since 6."""
 
     type: ClassVar[str] = "tool-output-error"
-    tool_call_id: str
     error_text: str
-    provider_executed: bool | None = None
-    dynamic: bool | None = None
-    provider_metadata: ProviderMetadata | None = None
-    tool_metadata: JSONObject | None = None
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)

@@ -14,15 +14,7 @@ import attrs
 from attrs import frozen
 
 from .errors import ConfigurationError
-from .model.json_text import (
-    MAX_DEPTH,
-    as_object,
-    drop_keys,
-    json_safe,
-    mask_keys,
-    require_json,
-    require_text,
-)
+from .model.json_text import MAX_DEPTH, as_object, drop_keys, json_safe, mask_keys, require_json, require_text
 from .model.wire_value import (
     EMPTY,
     LOCAL,
@@ -32,7 +24,6 @@ from .model.wire_value import (
     ProviderMetadata,
     WireValue,
     read_argument,
-    write_value,
 )
 
 
@@ -45,10 +36,6 @@ class Part(WireValue):
     """
 
     extra: Mapping[str, Any] = EMPTY
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object: valid JSON, infinity as None."""
-        return write_value(self)
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -108,10 +95,6 @@ class ToolApproval(WireValue):
     signature: str | None = None
     extra: Mapping[str, Any] = EMPTY
 
-    def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object."""
-        return write_value(self)
-
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolPart(Part):
@@ -170,7 +153,7 @@ class DynamicToolPart(ToolPart):
 
     def to_wire(self) -> dict[str, Any]:
         """Return the JSON object: valid JSON, infinity as None."""
-        return {"type": self.type, "toolName": self.tool_name, **write_value(self)}
+        return {"type": self.type, "toolName": self.tool_name, **super().to_wire()}
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import pickle
 import re
+from collections import ChainMap
 from typing import Any, NamedTuple, get_args
 
 import attrs
@@ -59,7 +61,7 @@ def schema(cls: type[Any]) -> list[Field]:
             field.name,
             re.sub("_(.)", lambda found: found[1].upper(), field.name),
             field.default is attrs.NOTHING,
-            cls.__annotations__[field.name].removesuffix(" | None"),
+            ChainMap(*map(inspect.get_annotations, cls.__mro__))[field.name].removesuffix(" | None"),
         )
         for field in attrs.fields(cls)
         if field.name not in ("extra", "name")

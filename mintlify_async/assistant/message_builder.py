@@ -28,14 +28,6 @@ from ..rendering.readable_text import ReadableText
 
 _TextPart: TypeAlias = msg.TextPart | msg.ReasoningPart
 
-_ToolEvent: TypeAlias = (
-    ev.ToolInputStart
-    | ev.ToolInputAvailable
-    | ev.ToolInputError
-    | ev.ToolOutputAvailable
-    | ev.ToolOutputError
-)
-
 _EMPTY: Final = msg.Message(id="", role="assistant")
 
 _ONE_PART_EVENTS: Final[Mapping[type[object], Callable[..., msg.MessagePart]]] = {
@@ -323,7 +315,7 @@ class MessageBuilder:
     def _change(self, at: int, **changes: Any) -> None:
         self.parts[at] = evolve(cast("msg.ToolPart", self.parts[at]), **changes)
 
-    def _set_state(self, at: int, state: str, event: _ToolEvent | None = None, **changes: Any) -> None:
+    def _set_state(self, at: int, state: str, event: ev.ToolEvent | None = None, **changes: Any) -> None:
         """Bring the call at index *at* to *state*, with *changes* and with what *event* says of the call."""
         if event is not None:
             whose = "result" if state.startswith("output") else "call"

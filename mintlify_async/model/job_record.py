@@ -18,14 +18,7 @@ from attrs import frozen
 from ..errors import UnexpectedResponseError, printable
 from .json_text import DecodeProblem, drop_keys, json_safe, mask_keys
 from .response_info import ResponseInfo
-from .wire_value import (
-    EMPTY,
-    UNCOMPARED,
-    Lenient,
-    WireValue,
-    read_value,
-    write_value,
-)
+from .wire_value import EMPTY, UNCOMPARED, Lenient, WireValue, read_value
 
 
 class JobStatus(StrEnum):
@@ -56,10 +49,6 @@ class Source(WireValue):
     repository: Lenient[str] = None
     ref: Lenient[str] = None
     extra: Mapping[str, Any] = EMPTY
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object, without fields that are None."""
-        return write_value(self)
 
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> Source:
@@ -110,7 +99,7 @@ class Job(WireValue):
         """Return the JSON object as it was sent. A record with changed fields is written anew."""
         if self._wire and read_value(Job, self._wire) == self:
             return cast("dict[str, Any]", json_safe(drop_keys(self._wire)))
-        return {**write_value(self), "status": str(self.status)}
+        return {**super().to_wire(), "status": str(self.status)}
 
     @classmethod
     def from_wire(cls, wire: object, raw: ResponseInfo | None = None) -> Job:

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from ..errors import ConfigurationError, printable
 from .json_text import as_object, require_text
-from .wire_value import EMPTY, WireValue, read_argument, write_value
+from .wire_value import EMPTY, WireValue, read_argument
 
 _CONTEXT_TYPES: Final = ("code", "textSelection")
 
@@ -50,10 +50,6 @@ class ContextItem(WireValue):
         require_text(self.value, "context.value", empty=True)
         _check_optional_text(self.path, "context.path")
         _check_optional_text(self.element_id, "context.elementId")
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object, without fields that are None."""
-        return write_value(self)
 
     @classmethod
     def from_wire(cls, wire: object) -> ContextItem:
@@ -99,7 +95,7 @@ class SearchFilter(WireValue):
 
     def to_wire(self) -> dict[str, Any]:
         """Return the JSON object, without fields that are not set."""
-        return {name: content for name, content in write_value(self).items() if content}
+        return {name: content for name, content in super().to_wire().items() if content}
 
     @classmethod
     def from_wire(cls, wire: object) -> SearchFilter:

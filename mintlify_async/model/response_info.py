@@ -9,7 +9,7 @@ import attrs
 from attrs import frozen
 
 from .json_text import MASK, decode_json
-from .wire_value import UNCOMPARED, WireValue
+from .wire_value import EMPTY, UNCOMPARED, WireValue
 
 _HIDDEN_HEADERS: Final = frozenset({"x-thread-key", "set-cookie", "authorization", "proxy-authorization"})
 
@@ -22,10 +22,9 @@ class Headers(Mapping[str, str]):
 
     __slots__ = ("_fields",)
 
-    def __init__(self, headers: Mapping[str, str] | None = None, hidden: str = "") -> None:
+    def __init__(self, headers: Mapping[str, str] = EMPTY, hidden: str = "") -> None:
         self._fields: dict[str, str] = {}
-        fields: Mapping[str, str] = {} if headers is None else headers
-        for name, text in fields.items():
+        for name, text in headers.items():
             lower = name.lower()
             masked = lower == hidden or lower in _HIDDEN_HEADERS
             self._fields.setdefault(lower, MASK if masked else text)

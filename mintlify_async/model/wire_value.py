@@ -122,6 +122,10 @@ class WireValue:
         shown = (f"{name}={content!r}" for name, content in self._fields() if not _is_unset(name, content))
         return f"{type(self).__name__}({', '.join(shown)})"
 
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object: valid JSON, without a thread's key, infinity as None."""
+        return cast("dict[str, Any]", load_converter().unstructure(self))
+
 
 ValueT = TypeVar("ValueT", bound=WireValue)
 
@@ -174,11 +178,6 @@ def read_argument(cls: type[ValueT], content: object, where: str, **local_fields
     except DecodeProblem as error:
         problem = str(error)
     raise ConfigurationError(where + problem, field=where + problem.partition(" ")[0])
-
-
-def write_value(value: WireValue) -> dict[str, Any]:
-    """Return the JSON object that describes *value*: valid JSON, without thread keys."""
-    return cast("dict[str, Any]", load_converter().unstructure(value))
 
 
 @cache
