@@ -55,8 +55,6 @@ class Key:
             in a header.
     """
 
-    __slots__ = ("_assumptions", "_hint", "_kind", "_source", "_value")
-
     def __init__(
         self, kind: KeyKind, source: KeySource | None, assumptions: Assumptions, *, hint: str = ""
     ) -> None:

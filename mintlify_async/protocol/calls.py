@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Literal, TypedDict, Unpack
 
 from attrs import evolve, field, frozen
@@ -208,73 +208,32 @@ class Call:
 
 
 def create_job_call(
-    defaults: CallDefaults,
-    prompt: str,
-    *,
-    project_id: str | None = None,
-    **options: Unpack[RequestOptions],
+    defaults: CallDefaults, prompt: str, *, project_id: str | None = None, **options: Unpack[RequestOptions]
 ) -> Call:
     """Return the call that creates a job.
 
     Raises:
         ConfigurationError: An argument is invalid, or there is no project.
     """
-    project, route = defaults.project(project_id), defaults.assumptions.create_job_path
-    make = partial(
-        Call,
-        operation="create_job",
-        path=route.format(project_id=path_segment(project, "project_id")),
-        route=route,
-        timeouts=defaults.timeouts,
-        project_id=project,
-        prompt=check_prompt(prompt),
-    )
-    return _with_body(make, defaults, {"prompt": prompt}, options)
+    body, project = {"prompt": check_prompt(prompt)}, defaults.project(project_id)
+    return _post(defaults, "create_job", body, options, project_id=project, prompt=prompt)
 
 
 def send_message_call(
-    defaults: CallDefaults,
-    project_id: str,
-    job_id: str,
-    prompt: str,
-    **options: Unpack[RequestOptions],
+    defaults: CallDefaults, project_id: str, job_id: str, prompt: str, **options: Unpack[RequestOptions]
 ) -> Call:
     """Return the call that sends a follow-up.
 
     Raises:
         ConfigurationError: An argument is invalid.
     """
-    route = defaults.assumptions.send_message_path
-    make = partial(
-        Call,
-        operation="send_message",
-        path=_job_path(route, project_id, job_id),
-        route=route,
-        timeouts=defaults.timeouts,
-        project_id=project_id,
-        job_id=job_id,
-        prompt=check_prompt(prompt),
-    )
-    return _with_body(make, defaults, {"prompt": prompt}, options)
+    body, job = {"prompt": check_prompt(prompt)}, {"project_id": project_id, "job_id": job_id}
+    return _post(defaults, "send_message", body, options, **job, prompt=prompt)
 
 
 def get_job_call(defaults: CallDefaults, project_id: str, job_id: str) -> Call:
     """Return the polling call, whose path the service does not document."""
-    route = defaults.assumptions.get_job_path
-    return Call(
-        operation="get_job",
-        path=_job_path(route, project_id, job_id),
-        route=route,
-        timeouts=defaults.timeouts,
-        headers=defaults.headers,
-        project_id=project_id,
-        job_id=job_id,
-    )
-
-
-@lru_cache(maxsize=128)
-def _job_path(template: str, project_id: str, job_id: str) -> str:
-    return template.format(project_id=path_segment(project_id, "project_id"), job_id=job_segment(job_id))
+    return _call(defaults, "get_job", headers=defaults.headers, project_id=project_id, job_id=job_id)
 
 
 def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) -> Call:
@@ -303,36 +262,48 @@ def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) ->
     for name, wire_name, check in _FIELDS:
         if (option := options.get(name)) is not None:
             body[wire_name] = check(option)
-    route = defaults.assumptions.ask_path
-    make = partial(
-        Call,
-        operation="ask",
-        path=route.format(domain=path_segment(domain, "domain")),
-        route=route,
-        timeouts=defaults.timeouts,
-        domain=domain,
-        thread=thread,
-        messages=messages,
-    )
-    return _with_body(make, defaults, body, options)
+    return _post(defaults, "ask", body, options, domain=domain, thread=thread, messages=messages)
 
 
-def _with_body(
-    make: Callable[..., Call], defaults: CallDefaults, body: dict[str, Any], options: RequestOptions
+def _post(
+    defaults: CallDefaults,
+    operation: Operation,
+    body: dict[str, Any],
+    options: RequestOptions,
+    **fields: Any,
 ) -> Call:
-    """Return the call that *make* returns, with its body, and with the options that all POSTs have."""
+    """Return the call with its *body*, and with the *options* that all POSTs have."""
     further_fields = {**defaults.extra_body, **check_extra_body(options.get("extra_body"))}
     text = _ENCODER.encode({**body, **further_fields})
     if "\\ud" in text:  # half of a surrogate pair, or an emoji, which JSON writes as both halves
         require_json(body.get("messages"), "messages", sent=True)
     timeout = options.get("timeout")
     check_seconds(timeout, "timeout", none="means no limit of its own")
-    call = make(
+    call = _call(
+        defaults,
+        operation,
         headers={**defaults.headers, **check_headers(options.get("headers"))},
         body=text.encode("ascii"),
         extra_body=further_fields,
+        **fields,
     )
     return call if timeout is None else call.within(timeout)
+
+
+def _call(defaults: CallDefaults, operation: Operation, **fields: Any) -> Call:
+    """Return the call with these *fields*, which contain the values of its path."""
+    route: str = getattr(defaults.assumptions, f"{operation}_path")
+    path = _path(route, fields.get("project_id"), fields.get("job_id"), fields.get("domain"))
+    return Call(operation=operation, path=path, route=route, timeouts=defaults.timeouts, **fields)
+
+
+@lru_cache(maxsize=128)
+def _path(template: str, project_id: str | None, job_id: str | None, domain: str | None) -> str:
+    return template.format(
+        project_id=project_id and path_segment(project_id, "project_id"),
+        job_id=job_id and job_segment(job_id),
+        domain=domain and path_segment(domain, "domain"),
+    )
 
 
 _FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (

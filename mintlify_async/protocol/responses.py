@@ -99,17 +99,10 @@ def _words(value: Any) -> str:
     # The agent API answers {"error": …}, others {"message": …} or {"error": …, "details": [{"message": …}]}.
     if isinstance(value, str):
         return value
-    if not isinstance(value, dict):
-        return ""
-    fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType] - JSON
-    words = [fields[name] for name in ("error", "message") if isinstance(fields.get(name), str)]
-    details: Any = fields.get("details")
-    if isinstance(details, list):
-        words += [text for text in map(_words, details[:3]) if text]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - JSON
-    nested: Any = fields.get("error")
-    if isinstance(nested, dict):
-        words.append(_words(nested))
-    return "; ".join(words)
+    parts: list[Any] = value[:3] if isinstance(value, list) else []
+    if isinstance(value, dict):
+        parts = [value.get(name) for name in ("error", "message", "details")]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - JSON
+    return "; ".join(filter(None, map(_words, parts)))
 
 
 _HINTS = {
