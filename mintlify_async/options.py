@@ -24,11 +24,7 @@ from .jobs.agent_api import AgentAPI, LoopResources
 from .jobs.polling import PollPolicy
 from .jobs.stale_guard import JobStates
 from .protocol.api_keys import KEY_VARIABLES, SHARED_VARIABLE, Key, KeySource, shared_key
-from .protocol.argument_checks import (
-    check_base_url,
-    check_identifier,
-    host_of,
-)
+from .protocol.argument_checks import check_base_url, check_identifier, host_of
 from .protocol.assumptions import Assumptions
 from .protocol.calls import CallDefaults, KeyKind
 from .protocol.habits import ARGUMENTS
@@ -49,12 +45,7 @@ ENVIRONMENT = "environment"  # as a proxy: the one that the environment names
 
 
 def _is_store(instance: object, attribute: Any, value: object) -> None:
-    if value is not None:
-        check_store(value, attribute.name)
-
-
-def _is_site(instance: object, attribute: Any, value: object) -> None:
-    check_site(value)
+    check_store(value, attribute.name)
 
 
 @frozen(kw_only=True, eq=False, repr=False)
@@ -67,7 +58,7 @@ class Options(CallDefaults):
 
     admin_key: Key
     assistant_key: Key
-    site: str | None = field(default=None, validator=_is_site)
+    site: str | None = field(default=None, converter=check_site)
     retry: RetryPolicy = field(factory=RetryPolicy)
     poll: PollPolicy = field(factory=PollPolicy)
     quota: Quota | None = None

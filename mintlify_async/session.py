@@ -24,14 +24,7 @@ from .messages import Message, Question
 from .model.job_record import Job
 from .model.question import ContextItem, SearchFilter
 from .model.wire_value import MISSING, Missing, load_converter
-from .options import (
-    Options,
-    Shared,
-    check_ready,
-    from_environment,
-    session_keys,
-    transport_settings,
-)
+from .options import Options, Shared, check_ready, from_environment, session_keys, transport_settings
 from .protocol.api_keys import KeySource
 from .protocol.assumptions import Assumptions
 from .protocol.calls import DEFAULT_RETRIEVAL_PAGE_SIZE, Call, create_job_call

@@ -24,7 +24,7 @@ from ..errors import (
     UnexpectedResponseError,
 )
 from ..events import Finish, StreamEvent
-from ..http.observer import end_answer
+from ..http.observer import note
 from ..http.response_body import Grace
 from ..messages import Message
 from ..model.response_info import ResponseInfo
@@ -498,15 +498,15 @@ class Reply(Extras, AsyncOnly):
     def _end_observation(self, error: BaseException | None) -> None:
         observation, self._observation = self._observation, None
         if observation is not None:
-            end_answer(
+            note(
                 observation,
-                error,
                 conversation_id=self.thread_id,
                 finish_reason=self.finish_reason or ("abort" if self.aborted else None),
                 message_id=self.message.id if self.message is not None else None,
                 request_id=self.request_id,
                 output=self.text,
             )
+            observation.end(error)
 
     async def _end_turn(self, error: BaseException | None = None, *, left: bool = False) -> None:
         """Settle the turn. If *error* is not already being raised, the store's error is raised.

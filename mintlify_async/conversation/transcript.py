@@ -63,8 +63,7 @@ class ConversationSettings:
 
     def __attrs_post_init__(self) -> None:
         """Check the store and the number, and that the conversation has an owner."""
-        if self.store is not None:
-            check_store(self.store, "store")
+        check_store(self.store, "store")
         check_number(self.max_messages, "max_messages", 1, whole=True, none=True)
         if self.store is not None and self.id is not None and self.owner is None and self.fp == ANONYMOUS:
             raise ConfigurationError(

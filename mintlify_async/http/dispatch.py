@@ -30,13 +30,7 @@ from ..model.job_record import Job
 from ..protocol.api_keys import Key
 from ..protocol.assumptions import Assumptions
 from ..protocol.calls import Call, KeyKind
-from ..protocol.responses import (
-    WholeResponse,
-    lower_headers,
-    read_job,
-    request_id,
-    status_error,
-)
+from ..protocol.responses import WholeResponse, lower_headers, read_job, request_id, status_error
 from ..protocol.secret import Secret
 from ..runtime import dates
 from ..runtime.cancellation import cancel_requests
@@ -132,10 +126,7 @@ class Dispatcher:
 
     def observe(self, operation: str, **facts: Fact | None) -> Observation | None:
         """Begin to follow an operation. Return None when the session has no observer."""
-        if self.observer is None:
-            return None
-        known_facts = {name: fact for name, fact in facts.items() if fact is not None}
-        return begin_observation(self.observer, operation, {**known_facts, "base_url": self.base_url})
+        return begin_observation(self.observer, operation, **facts, base_url=self.base_url)
 
     async def quota_left(self, operation: CountedOperation, place: str) -> tuple[QuotaRemaining, ...]:
         """Return the rest of the limits that count *operation* for *place*, a domain or a project."""
@@ -331,9 +322,7 @@ class _Attempts:
 
     def _pause(self, error: SendError) -> float | None:
         """Return the seconds until the next attempt, or None when none may follow."""
-        if self.single or getattr(error, "headers", {}).get("x-should-retry") == "false":
-            return None
-        if getattr(error, "reason", None) in (CLOSED, "certificate"):
+        if self.single or getattr(error, "reason", None) in (CLOSED, "certificate"):
             return None
         pause = self.http.retry.delay(
             self.call.operation,
@@ -386,8 +375,7 @@ class _Attempts:
         )
         if observation is not None:
             facts = {"attempt": self.number, "seconds": seconds, "status": status, "request_id": id}
-            if error is not None:
-                facts["error"] = type(error).__name__
+            facts["error"] = type(error).__name__ if error is not None else None
             observation.event("attempt", {name: fact for name, fact in facts.items() if fact is not None})
 
     def _note_retry(self, pause: float) -> None:

@@ -58,10 +58,12 @@ class Observer(Protocol):
         ...
 
 
-def begin_observation(observer: Observer, operation: str, facts: Mapping[str, Fact]) -> Observation | None:
-    """Let *observer* begin. If it fails, log its error and return None."""
+def begin_observation(observer: Observer | None, operation: str, **facts: Fact | None) -> Observation | None:
+    """Let *observer* begin. Return None if there is no observer, or if it fails, which is logged."""
+    if observer is None:
+        return None
     try:
-        return _Guarded(observer.start(operation, facts))
+        return _Guarded(observer.start(operation, {k: fact for k, fact in facts.items() if fact is not None}))
     except Exception:
         log.exception(_FAILED)
         return None
@@ -80,8 +82,6 @@ def _guard(step: Callable[..., object], *arguments: object) -> None:
 
 class _Guarded:
     """An observation whose errors are logged."""
-
-    __slots__ = ("_observation",)
 
     def __init__(self, observation: Observation) -> None:
         self._observation = observation
@@ -113,42 +113,26 @@ class _Guarded:
 
 
 @contextmanager
-def following(observation: Observation, *, active: bool) -> Generator[Observation, None, None]:
-    """End *observation* with the block, and with the error that leaves it. If *active*, it is one request."""
+def following(observation: Observation, *, active: bool, ends: bool) -> Generator[Observation, None, None]:
+    """Follow a block, which is one request if *active*. If *ends*, the block's end or error ends all."""
     try:
         with observation.active() if active else nullcontext():
             yield observation
     except BaseException as error:
-        observation.end(error)
+        if ends:
+            observation.end(error)
         raise
-    observation.end()
+    if ends:
+        observation.end()
 
 
-class PartOf:
-    """A nested operation. It notes everything in its parent, and only the parent is ended."""
-
-    __slots__ = ("active", "event", "set")
-
-    def __init__(self, parent: Observation) -> None:
-        """Note everything in *parent*."""
-        self.active = parent.active
-        self.event = parent.event
-        self.set = parent.set
-
-    def end(self, error: BaseException | None = None) -> None:
-        """Leave the end to the parent."""
-
-
-def note_job(observation: Observation, job: Job) -> None:
-    """Note the status of a job."""
-    for name, fact in (("status", job.status), ("model", job.model), ("pr_link", job.pr_link)):
-        if fact is not None:
-            observation.set(name, fact)
-
-
-def end_answer(observation: Observation, error: BaseException | None, **facts: Fact | None) -> None:
-    """Note the data of a response, and end the observation."""
+def note(observation: Observation | None, **facts: Fact | None) -> None:
+    """Note the facts that are known, if an observer follows the operation."""
     for name, fact in facts.items():
-        if fact:
+        if observation is not None and fact:
             observation.set(name, fact)
-    observation.end(error)
+
+
+def note_job(observation: Observation | None, job: Job) -> None:
+    """Note the status of a job, if an observer follows the operation."""
+    note(observation, status=job.status, model=job.model, pr_link=job.pr_link)

@@ -107,8 +107,6 @@ class RetryPolicy:
 class RetryBudget:
     """The retries that a session may still make: each takes one, each success gives a tenth back."""
 
-    __slots__ = ("_most", "_tokens")
-
     def __init__(self, most: float) -> None:
         """Begin with *most*, which is also the limit."""
         self._most = most

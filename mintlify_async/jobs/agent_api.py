@@ -12,7 +12,7 @@ from attrs import define, field
 
 from ..errors import ConfigurationError, UnexpectedResponseError, printable
 from ..http.dispatch import Dispatcher
-from ..http.observer import Observation, PartOf, following, note_job
+from ..http.observer import Observation, following, note, note_job
 from ..http.retry import http_date
 from ..http.sending import Sending
 from ..http.transport import Transport
@@ -40,8 +40,6 @@ def moment(headers: Mapping[str, str]) -> Moment:
 
 class LoopResources:
     """The connections, the poll schedulers and the unfinished recordings of one event loop."""
-
-    __slots__ = ("_schedulers", "_session_scheduler", "recordings", "transport")
 
     def __init__(self, transport: Transport, calls: AgentAPI) -> None:
         """Keep them together, so that they are closed in the right order."""
@@ -114,10 +112,10 @@ class AgentAPI:
             job_id: Its job, or None.
             active: Whether the block is one request.
         """
-        observation = self.observation and PartOf(self.observation)
-        if observation is None:
-            observation = self.http.observe(operation, project_id=project_id, conversation_id=job_id)
-        return nullcontext() if observation is None else following(observation, active=active)
+        if self.observation is not None:
+            return following(self.observation, active=active, ends=False)
+        observation = self.http.observe(operation, project_id=project_id, conversation_id=job_id)
+        return nullcontext() if observation is None else following(observation, active=active, ends=True)
 
     async def create(self, call: Call, dedupe_key: str | None) -> Job | str:
         """Create a job with one POST; with *dedupe_key*, only when it has none yet.
@@ -155,12 +153,10 @@ class AgentAPI:
     async def post(self, call: Call, *, sending: Sending | None = None) -> Job:
         """Send *call*, a POST, at most once, and return the job in its answer, which may have no status."""
         with self.observed(call.operation, call.project_id or "", call.job_id) as observation:
-            if observation is not None:
-                observation.set("input", call.prompt)
+            note(observation, input=call.prompt)
             job = await self.http.job(call, sending=sending, observation=observation)
-            if observation is not None:
-                observation.set("conversation_id", job.id)
-                note_job(observation, job)
+            note(observation, conversation_id=job.id)
+            note_job(observation, job)
             return job
 
     async def look(self, state: JobState, *, retry: bool = False, limit: float = math.inf) -> Look:

@@ -14,14 +14,7 @@ from typing import Any, Literal
 
 from attrs import evolve
 
-from ..errors import (
-    APITimeoutError,
-    ConfigurationError,
-    JobFailedError,
-    NotFoundError,
-    StateError,
-    printable,
-)
+from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
 from ..http.observer import Observation, note_job
 from ..http.sending import Sending
 from ..model.job_record import Job
@@ -46,8 +39,6 @@ class JobHandle:
     The properties show the last poll and never do I/O. A handle belongs to its session and cannot be pickled.
     Pass on :attr:`ref` instead.
     """
-
-    __slots__ = ("__weakref__", "_calls", "_state")
 
     def __init__(self, calls: AgentAPI, state: JobState) -> None:
         """Make a handle of the job that *state* describes; *calls* is the agent API."""
@@ -139,8 +130,7 @@ class JobHandle:
                 pass
             if job.status == "failed" and check:
                 raise JobFailedError(job)
-            if observation is not None:
-                note_job(observation, job)
+            note_job(observation, job)
             return job
 
     async def refresh(self) -> Job:
@@ -161,8 +151,7 @@ class JobHandle:
             if isinstance(look.error, NotFoundError) and age is not None:
                 look.error.args = (f"{look.error}; the job was created {age:.0f} s ago",)
             job = _record_of(look)
-            if observation is not None:
-                note_job(observation, job)
+            note_job(observation, job)
             return job
 
     def watch(self, timeout: float | None = DEFAULT_TIMEOUT) -> JobWatch:
@@ -291,12 +280,9 @@ def _record_of(look: Look) -> Job:
 
 
 def _note_poll(observation: Observation | None, look: Look) -> None:
-    if observation is None:
-        return
-    if look.job is not None:
-        observation.event("poll", {"status": look.job.status})
-    else:
-        observation.event("poll", {"error": type(look.error).__name__})
+    if observation is not None:
+        error = {"error": type(look.error).__name__}
+        observation.event("poll", error if look.job is None else {"status": look.job.status})
 
 
 class Turn(JobHandle):
@@ -305,8 +291,6 @@ class Turn(JobHandle):
     Until that result was seen, its :attr:`~JobHandle.ref` says when the follow-up was sent, so that another
     process waits for it as well.
     """
-
-    __slots__ = ()
 
 
 def handle_for(calls: AgentAPI, target: object, *, project_id: str | None = None) -> JobHandle:

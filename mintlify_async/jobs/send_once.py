@@ -133,7 +133,8 @@ class OnceSender:
         loop = asyncio.get_running_loop()
         call: asyncio.Future[None] = loop.create_future()
         self.recordings.follow(call)
-        snapshot: Snapshot | None = NO_RECORDS  # most keys are new, so the first write assumes it
+        # Most keys are new, so the first write assumes it.
+        snapshot: Snapshot | None = Snapshot(records={}, now=0.0)
         last_state, end, pause = ("", ""), 0.0, FIRST_PAUSE
         try:
             while True:
@@ -232,6 +233,3 @@ class OnceSender:
         snapshot: Snapshot | None = None,
     ) -> T:
         return await change(self.store, claim_keys(self.claim.key), rule, keep=keep, snapshot=snapshot)
-
-
-NO_RECORDS: Final = Snapshot(records={}, now=0.0)

@@ -20,10 +20,8 @@ from ..model.job_ref import End, JobRef, Stamp
 from ..model.response_info import ResponseInfo
 
 EARLIER_TURN_SECONDS: Final = 3600.0
-"""After how many seconds any final status is accepted: an earlier turn is assumed to end within an hour."""
-
-CLOCKS_COUNT_AFTER: Final = EARLIER_TURN_SECONDS
-"""How many seconds must have passed by the machines' clocks before these count; see :func:`elapsed`."""
+"""After how many seconds any final status is accepted: an earlier turn is assumed to end within an hour. So
+long must also have passed by the machines' clocks before these count; see :func:`elapsed`."""
 
 DATE_SECONDS: Final = 1.0
 """A ``Date`` header has whole seconds, so the difference of two may be one second too large."""
@@ -107,8 +105,8 @@ def elapsed(since: Moment, look: Look, known_since: float) -> float:
         if dated > seconds_here - DATE_SLACK:
             # The response is dated when it was made, but the poll may have hung before that.
             return max(seconds_here, dated - (look.ended - began.time))
-    clocks_count = began.stamp.at - since.stamp.at >= CLOCKS_COUNT_AFTER
-    return max(seconds_here, CLOCKS_COUNT_AFTER) if clocks_count else seconds_here
+    clocks_count = began.stamp.at - since.stamp.at >= EARLIER_TURN_SECONDS
+    return max(seconds_here, EARLIER_TURN_SECONDS) if clocks_count else seconds_here
 
 
 @frozen(eq=False)

@@ -22,17 +22,7 @@ import anyio
 from ..errors import CauseSummary, ConfigurationError, QuotaExceededError, StateError
 from ..storage import MemoryStore
 from ..storage.store import Snapshot, Store, check_store, new_version
-from .gate import (
-    DAY,
-    HOUR,
-    MONTH,
-    CountedOperation,
-    Gate,
-    Limit,
-    QuotaRemaining,
-    QuotaScope,
-    gate_of,
-)
+from .gate import DAY, HOUR, MONTH, CountedOperation, Gate, Limit, QuotaRemaining, QuotaScope, gate_of
 from .line import Lines
 
 Mode = Literal["raise", "wait"]
@@ -72,8 +62,6 @@ class Lease:
     Attributes:
         waited: How long the call waited for it, in seconds.
     """
-
-    __slots__ = ("_gate", "_quota", "_slot_id", "waited")
 
     def __init__(self, quota: Quota, gate: Gate, slot_id: str | None, *, waited: float = 0.0) -> None:
         """Keep the fields that identify the slot. None stands for a call that got through without one."""
@@ -146,8 +134,7 @@ class Quota:
             raise ConfigurationError(
                 f"on_store_error must be 'raise' or 'allow', not {on_store_error!r}", field="on_store_error"
             )
-        if store is not None:
-            check_store(store, "store")
+        check_store(store, "store")
         limits = {
             "create_job": _limit(create_job, HOUR, "create_job"),
             "send_message": _limit(send_message, HOUR, "send_message"),
@@ -180,7 +167,7 @@ class Quota:
         return f"Quota({limits}, mode={self.mode!r}, store={self.store!r})"
 
     async def acquire(
-        self, operation: CountedOperation, scope: QuotaScope, *, deadline: float | None = None
+        self, operation: CountedOperation, scope: QuotaScope, *, deadline: float = math.inf
     ) -> Lease:
         """Take a slot for one attempt.
 
@@ -196,7 +183,7 @@ class Quota:
         """
         gate = gate_of(operation, scope, self.limits, address=self._address)
         if self.mode == "wait":
-            return await self._wait(gate, math.inf if deadline is None else deadline)
+            return await self._wait(gate, deadline)
         lease = await self._try(gate)
         if isinstance(lease, QuotaExceededError):
             raise lease

@@ -49,8 +49,6 @@ class _Entry(NamedTuple, Generic[T]):
 class LoopLocal(Generic[T]):
     """One ``T`` per running event loop, made on first use."""
 
-    __slots__ = ("_closed", "_entries", "_make")
-
     def __init__(self, make: Callable[[], T]) -> None:
         """Make resources with *make*, which is called on the loop that needs them."""
         self._make = make

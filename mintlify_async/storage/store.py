@@ -234,12 +234,13 @@ def check_keep(keep: float | None) -> float | None:
 
 
 def check_store(store: object, name: str) -> None:
-    """Refuse a value that is no store, such as a path or a class.
+    """Refuse a value that is neither None nor a store, such as a path or a class.
 
     Raises:
         ConfigurationError: *store* is no store; *name* is the argument.
     """
-    if isinstance(store, type) or not all(hasattr(store, method) for method in ("read", "write", "take")):
+    is_store = not isinstance(store, type) and all(hasattr(store, name) for name in ("read", "write", "take"))
+    if store is not None and not is_store:
         raise ConfigurationError(
             f"{name} must be a store such as SQLiteStore('mintlify.sqlite'), not {_describe(store)}",
             field=name,
