@@ -42,6 +42,7 @@ The texts of status errors are made in ``protocol/responses.py``, those of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 EXCERPT_CHARACTERS = 200  # of a server's own text in a message, while an attribute keeps the full text
@@ -129,6 +130,8 @@ class FinishedAnswer(Protocol):
 
 Sent = Literal["no", "maybe"]
 
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
 
 def printable(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
     r"""Return *text* as one printable line, with control characters escaped and cut after *limit* characters.
@@ -150,6 +153,14 @@ def _new(cls: type[MintlifyError], args: tuple[object, ...]) -> MintlifyError:
 
 class MintlifyError(Exception):
     """Base class of every error that this package raises."""
+
+    def __init__(self, *args: object, **facts: Any) -> None:
+        """Make an error with a message. The *facts* replace the defaults of the class's attributes."""
+        super().__init__(*args)
+        for name, fact in facts.items():
+            if not hasattr(type(self), name):
+                raise TypeError(f"{type(self).__name__} has no attribute {name!r}")
+            setattr(self, name, fact)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy all attributes, and the cause if it is safe to keep."""
@@ -174,9 +185,7 @@ class ConfigurationError(MintlifyError, ValueError):
         field: The name of the argument at fault, or None when no single one is.
     """
 
-    def __init__(self, message: str, *, field: str | None = None) -> None:
-        super().__init__(message)
-        self.field = field
+    field: str | None = None
 
 
 class StateError(MintlifyError, RuntimeError):
@@ -202,10 +211,8 @@ class QuotaExceededError(MintlifyError):
         limit: The name of the limit, such as ``create_job``.
     """
 
-    def __init__(self, message: str, *, retry_after: float | None = None, limit: str | None = None) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
-        self.limit = limit
+    retry_after: float | None = None
+    limit: str | None = None
 
 
 class APIConnectionError(MintlifyError):
@@ -219,20 +226,10 @@ class APIConnectionError(MintlifyError):
         sent_at: When the body was sent, in seconds since the epoch, or None.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        sent: Sent = "maybe",
-        operation: str | None = None,
-        reason: str = "lost",
-        sent_at: float | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.sent: Sent = sent
-        self.operation = operation
-        self.reason = reason
-        self.sent_at = sent_at
+    sent: Sent = "maybe"
+    operation: str | None = None
+    reason: str = "lost"
+    sent_at: float | None = None
 
 
 class APITimeoutError(APIConnectionError, TimeoutError):
@@ -243,12 +240,9 @@ class APITimeoutError(APIConnectionError, TimeoutError):
         seconds: The limit, in seconds.
     """
 
-    def __init__(
-        self, message: str, *, phase: str, seconds: float, sent: Sent = "maybe", operation: str | None = None
-    ) -> None:
-        super().__init__(message, sent=sent, operation=operation, reason="timeout")
-        self.phase = phase
-        self.seconds = seconds
+    phase: str = ""
+    seconds: float = 0.0
+    reason: str = "timeout"
 
 
 class OutcomeUnknownError(MintlifyError):
@@ -272,32 +266,16 @@ class OutcomeUnknownError(MintlifyError):
             ``not_recorded`` (another call with the same ``dedupe_key`` has left no outcome).
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        operation: str,
-        project_id: str | None = None,
-        job_id: str | None = None,
-        status: int | None = None,
-        body: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        request_id: str | None = None,
-        sent_at: float | None = None,
-        prompt_sha256: str | None = None,
-        reason: str = "connection_lost",
-    ) -> None:
-        super().__init__(message)
-        self.operation = operation
-        self.project_id = project_id
-        self.job_id = job_id
-        self.status = status
-        self.body = body
-        self.headers = headers
-        self.request_id = request_id
-        self.sent_at = sent_at
-        self.prompt_sha256 = prompt_sha256
-        self.reason = reason
+    operation: str = ""
+    project_id: str | None = None
+    job_id: str | None = None
+    status: int | None = None
+    body: str | None = None
+    headers: Mapping[str, str] | None = None
+    request_id: str | None = None
+    sent_at: float | None = None
+    prompt_sha256: str | None = None
+    reason: str = "connection_lost"
 
 
 class APIStatusError(MintlifyError):
@@ -312,24 +290,12 @@ class APIStatusError(MintlifyError):
         operation: The operation, such as ``create_job``.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int,
-        body: str = "",
-        headers: Mapping[str, str] | None = None,
-        request_id: str | None = None,
-        retry_after: float | None = None,
-        operation: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.body = body
-        self.headers: Mapping[str, str] = headers or {}
-        self.request_id = request_id
-        self.retry_after = retry_after
-        self.operation = operation
+    status: int = 0
+    body: str = ""
+    headers: Mapping[str, str] = _NO_HEADERS
+    request_id: str | None = None
+    retry_after: float | None = None
+    operation: str | None = None
 
 
 class BadRequestError(APIStatusError):
@@ -398,20 +364,10 @@ class UnexpectedResponseError(MintlifyError):
         request_id: The request id, or None.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        excerpt: str = "",
-        status: int | None = None,
-        headers: Mapping[str, str] | None = None,
-        request_id: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.excerpt = excerpt
-        self.status = status
-        self.headers: Mapping[str, str] = headers or {}
-        self.request_id = request_id
+    status: int | None = None
+    excerpt: str = ""
+    headers: Mapping[str, str] = _NO_HEADERS
+    request_id: str | None = None
 
 
 class StreamError(MintlifyError):
@@ -424,20 +380,10 @@ class StreamError(MintlifyError):
         events_seen: The number of events read before the failure.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        partial: PartialMessage | None = None,
-        text: str | None = None,
-        thread: ThreadReference | None = None,
-        events_seen: int = 0,
-    ) -> None:
-        super().__init__(message)
-        self.partial = partial
-        self.text = text if text is not None else partial.text if partial is not None else ""
-        self.thread = thread
-        self.events_seen = events_seen
+    partial: PartialMessage | None = None
+    text: str = ""
+    thread: ThreadReference | None = None
+    events_seen: int = 0
 
 
 class StreamInterruptedError(StreamError):
@@ -452,10 +398,8 @@ class StreamDecodeError(StreamError):
         index: The event's position in the stream, from 0.
     """
 
-    def __init__(self, message: str, *, excerpt: str = "", index: int | None = None, **kept: Any) -> None:
-        super().__init__(message, **kept)
-        self.excerpt = excerpt
-        self.index = index
+    excerpt: str = ""
+    index: int | None = None
 
 
 class StreamStateError(StreamError):
@@ -466,10 +410,8 @@ class StreamStateError(StreamError):
         event_id: The id of the missing part or call.
     """
 
-    def __init__(self, message: str, *, event_type: str = "", event_id: str = "", **kept: Any) -> None:
-        super().__init__(message, **kept)
-        self.event_type = event_type
-        self.event_id = event_id
+    event_type: str = ""
+    event_id: str = ""
 
 
 class AssistantError(StreamError):
@@ -479,9 +421,7 @@ class AssistantError(StreamError):
         error_text: The service's own text.
     """
 
-    def __init__(self, message: str, *, error_text: str = "", **kept: Any) -> None:
-        super().__init__(message, **kept)
-        self.error_text = error_text
+    error_text: str = ""
 
 
 class JobFailedError(MintlifyError):
