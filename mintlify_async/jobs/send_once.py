@@ -133,14 +133,11 @@ class OnceSender:
         loop = asyncio.get_running_loop()
         call: asyncio.Future[None] = loop.create_future()
         self.recordings.follow(call)
-        # Most keys are new, so the first write assumes it.
-        snapshot: Snapshot | None = Snapshot(records={}, now=0.0)
         last_state, end, pause = ("", ""), 0.0, FIRST_PAUSE
         try:
             while True:
                 claim = evolve(self.claim, token=new_version())
-                holder, seconds_left = await self._begin(claim, snapshot)
-                snapshot = None
+                holder, seconds_left = await self._begin(claim)
                 if holder.token == claim.token:
                     try:
                         return await self._send(claim, post, result_of)
@@ -170,13 +167,13 @@ class OnceSender:
             check_same(holder, self.claim)
         return holder is not None
 
-    async def _begin(self, claim: Claim, snapshot: Snapshot | None) -> tuple[Claim, float]:
+    async def _begin(self, claim: Claim) -> tuple[Claim, float]:
         """Claim the key. Return the valid claim, and for how many seconds to wait for its result.
 
         If this fails, nothing was sent.
         """
         try:
-            return await self._change(partial(claims.begin, ours=claim), snapshot=snapshot)
+            return await self._change(partial(claims.begin, ours=claim))
         except BaseException:
             await self._release(claim)
             raise
@@ -230,6 +227,5 @@ class OnceSender:
         rule: Callable[[Snapshot], tuple[claims.Changes, T]],
         *,
         keep: float | None = None,
-        snapshot: Snapshot | None = None,
     ) -> T:
-        return await change(self.store, claim_keys(self.claim.key), rule, keep=keep, snapshot=snapshot)
+        return await change(self.store, claim_keys(self.claim.key), rule, keep=keep)

@@ -181,7 +181,6 @@ async def change(
     rule: Rule[R],
     *,
     keep: float | None = None,
-    snapshot: Snapshot | None = None,
 ) -> R:
     """Read *keys*, change them by *rule*, and return its result. If another writer was faster, start again.
 
@@ -195,22 +194,19 @@ async def change(
         rule: Gets a snapshot, and returns the changes and a result.
         keep: If a record of *keys* was changed: how long all of them are kept, in seconds. None keeps them
             forever.
-        snapshot: The assumed records, in place of the first reading. An empty one assumes that
-            no key has a record. Its time may be any, so the rule must not depend on it.
 
     Raises:
         StateError: The store cannot be used. Whether a change was made is then not known.
     """
     version = new_version()
     while True:
-        snapshot = snapshot or await store.read(keys)
+        snapshot = await store.read(keys)
         changes, result = rule(snapshot)
         if not changes:
             return result
         expected = {key: _version(snapshot, key) for key in keys}
         if await store.write(changes, expected=expected, version=version, keep=keep):
             return result
-        snapshot = None
 
 
 def _version(snapshot: Snapshot, key: str) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from mintlify_async.runtime import dates
-from mintlify_async.storage.store import Record, Snapshot, Store, Window, change, new_version
+from mintlify_async.storage.store import Snapshot, Store, Window, change, new_version
 from mintlify_async.testing.loop_time import virtual_time
 
 A, B, C = "room/open/a", "room/open/b", "room/done/c"
@@ -158,21 +158,6 @@ class StoreCases:
         """Twenty tasks add one each; none is lost, and none counts twice."""
         await asyncio.gather(*(change(store, [A], count) for _ in range(20)))
         assert await values(store, A) == {A: b"20"}
-
-    async def test_a_rule_on_an_assumption(self, store: Store):
-        """A wrong assumption costs one more call of the rule."""
-        seen: list[bool] = []
-
-        def claim(snapshot: Snapshot) -> tuple[Mapping[str, bytes | None], Record | None]:
-            seen.append(A in snapshot.records)
-            return ({}, snapshot.records[A]) if A in snapshot.records else ({A: b"mine"}, None)
-
-        free = Snapshot(records={}, now=0)
-        assert await change(store, [A], claim, snapshot=free) is None
-        record = await change(store, [A], claim, snapshot=free)
-        assert record is not None
-        assert record.value == b"mine"
-        assert seen == [False, False, True]
 
     async def test_slots_are_counted(self, store: Store):
         """The third of two is refused, with the time of the next free slot."""

@@ -39,7 +39,7 @@ def test_keep_is_a_number_of_seconds(keep: float):
         MemoryStore(keep=keep)
 
 
-@pytest.mark.parametrize("store", ["jobs.sqlite", MemoryStore, None, 5])
+@pytest.mark.parametrize("store", ["jobs.sqlite", MemoryStore, 5])
 def test_what_is_no_store(store: object):
     """People pass a path, or the class."""
     with pytest.raises(ConfigurationError, match=r"ledger must be a store such as SQLiteStore\("):
