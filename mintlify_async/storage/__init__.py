@@ -3,13 +3,9 @@
 A store of your own implements :class:`Store`.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from .memory import MemoryStore
+from .sqlite_store import SQLiteStore
 from .store import Record, Snapshot, Store, TakeResult, Usage, Window
-
-if TYPE_CHECKING:
-    from .sqlite_store import SQLiteStore
 
 __all__ = [
     "MemoryStore",
@@ -21,11 +17,3 @@ __all__ = [
     "Usage",
     "Window",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import sqlite_store  # loaded on first use, because few programs need it
-
-    return getattr(sqlite_store, name)

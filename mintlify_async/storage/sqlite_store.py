@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..errors import ConfigurationError
 from ..runtime import dates
 from .sql_store import SQLStore
-from .sqlite_file import SQLiteFile
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 T = TypeVar("T")
 
@@ -47,6 +48,8 @@ class SQLiteStore(SQLStore):
             name = ""
         if not name or "\0" in name or name == ":memory:" or name.startswith("file:"):
             raise ConfigurationError("path must name a file; in memory, use MemoryStore()", field="path")
+        from .sqlite_file import SQLiteFile  # loaded on use, because few programs need it
+
         super().__init__(keep=keep)
         self._file = SQLiteFile.at(str(Path(name).absolute()))
 
@@ -54,5 +57,5 @@ class SQLiteStore(SQLStore):
         """Show the path."""
         return f"SQLiteStore({self._file.path!r})"
 
-    async def _run(self, step: Callable[[sqlite3.Connection, float], T]) -> T:
+    async def _run(self, step: Callable[[Connection, float], T]) -> T:
         return await self._file.run(lambda db: step(db, dates.now()))
