@@ -207,13 +207,20 @@ class JobRef:
             return target
         if isinstance(target, str) and is_reference(target):
             return cls.parse(target)
-        id = _check_bare_id(target)
+        if not isinstance(target, str):
+            kind = type(target).__name__
+            hint = ": read a stored reference with JobRef.from_dict(…)" if kind == "dict" else ""
+            words = f"ref must be a JobRef, its text, a JobHandle, a Job or a job's id; got {kind}{hint}"
+            raise ConfigurationError(words, field="ref")
+        path_segment(target, "ref")
+        if target != target.strip():
+            raise ConfigurationError("ref has blanks around it; remove them", field="ref")
         if project_id is None:
             raise ConfigurationError(
                 "this is only a job id; set project_id= on the session, or pass the full reference",
                 field="project_id",
             )
-        return cls(project_id, id)
+        return cls(project_id, target)
 
 
 def _quoted(text: str) -> str:
@@ -236,20 +243,6 @@ def _stamp(text: str) -> Stamp:
 def is_reference(text: object) -> bool:
     """Return whether *text* begins like the text of a reference."""
     return isinstance(text, str) and text.strip().startswith(f"{SCHEME}:")
-
-
-def _check_bare_id(text: object) -> str:
-    """Return *text* unless it cannot be a job's id."""
-    if not isinstance(text, str):
-        kind = type(text).__name__
-        hint = ": read a stored reference with JobRef.from_dict(…)" if kind == "dict" else ""
-        raise ConfigurationError(
-            f"ref must be a JobRef, its text, a JobHandle, a Job or a job's id; got {kind}{hint}", field="ref"
-        )
-    path_segment(text, "ref")
-    if text != text.strip():
-        raise ConfigurationError("ref has blanks around it; remove them", field="ref")
-    return text
 
 
 def _checksum(text: str) -> str:

@@ -329,10 +329,10 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     ignored = {"type"} - fields.keys() if hasattr(cls, "type") else set[str]()
     usual = fields.keys() | ignored
 
-    def sort(content: Mapping[str, Any], *, misfits: bool) -> dict[str, Any]:
+    def sort(content: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the generated function takes: without nulls, with what it cannot read in one place.
 
-        It cannot read unknown fields, and where there are *misfits*, lenient fields of another type.
+        It cannot read unknown fields, and lenient fields of another type.
         """
         values: dict[str, Any] = {}
         extra: dict[str, Any] = {}
@@ -342,28 +342,28 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
                 if wire not in ignored:
                     extra[wire] = sent
             elif sent is not None or not field.null_is_absent:
-                fits = not (misfits and field.lenient) or _problem_of(field, hooks[wire], content) is None
+                fits = not field.lenient or _problem_of(field, hooks[wire], content) is None
                 (values if fits else extra)[wire] = sent
         if extra and "extra" in names:
             values[_inside("extra")] = mask_keys(extra)
         return values
 
     def read(content: Any, _: object, local_fields: Mapping[str, Any] = EMPTY) -> Any:
-        values = whole = content  # these two are not narrowed to an object of unknown values
+        values = content  # this one is not narrowed to an object of unknown values
         if not isinstance(content, _OBJECT):
             raise DecodeProblem(" must be an object")
-        inside = {_inside(name): sent for name, sent in local_fields.items()}
-        if inside or not usual.issuperset(values) or None in values.values():
-            values = sort(values, misfits=False) | inside
+        try:
+            if not local_fields and usual.issuperset(values) and None not in values.values():
+                return generated(values, cls)
+        except (KeyError, DecodeProblem):  # which do not name the field
+            pass
+        values = sort(values) | {_inside(name): sent for name, sent in local_fields.items()}
         try:
             return generated(values, cls)
-        except (KeyError, DecodeProblem):  # which do not name the field
-            values = sort(whole, misfits=True) | inside
+        except (KeyError, DecodeProblem):
             problems = (_problem_of(field, hooks[wire], values) for wire, field in fields.items())
-            problem = next(filter(None, problems), None)
-        if problem is not None:
-            raise DecodeProblem(problem)
-        return generated(values, cls)
+            problem = next(filter(None, problems), "")
+        raise DecodeProblem(problem)
 
     return read
 
