@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from attrs import evolve
 
-from ..messages import Message, MessagePart, TextPart, clean_text
+from ..messages import Message, TextPart, clean_text
 from .sources import Suggestion, suggestions_in
 
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
@@ -50,20 +51,21 @@ def shorten(message: Message, characters: int, site: str | None = None) -> Messa
         site: The site URL, as for the text.
     """
     for at, part in enumerate(message.parts):
-        if not isinstance(part, TextPart):
-            continue
-        earlier_parts = message.parts[:at]
-
-        def read(
-            end: int, part: TextPart = part, earlier_parts: tuple[MessagePart, ...] = earlier_parts
-        ) -> int:
-            shortened = evolve(message, parts=(*earlier_parts, evolve(part, text=part.text[:end])))
-            return len(text_of(shortened, site=site))
-
-        if read(len(part.text)) >= characters:
-            end = bisect_left(range(len(part.text) + 1), characters, key=read)
-            return evolve(message, parts=(*earlier_parts, evolve(part, text=part.text[:end])))
+        if isinstance(part, TextPart):
+            ends = range(len(part.text) + 1)
+            place = bisect_left(ends, characters, key=partial(_length, message, at, part, site))
+            if place in ends:
+                return _cut(message, at, part, place)
     return message
+
+
+def _length(message: Message, at: int, part: TextPart, site: str | None, end: int) -> int:
+    return len(text_of(_cut(message, at, part, end), site=site))
+
+
+def _cut(message: Message, at: int, part: TextPart, end: int) -> Message:
+    """Return *message* up to the place *end* of its *part*, which is the one at index *at*."""
+    return evolve(message, parts=(*message.parts[:at], evolve(part, text=part.text[:end])))
 
 
 def suggestions_of(message: Message, *, site: str | None = None) -> list[Suggestion]:
@@ -113,8 +115,6 @@ class _Blocks:
         is_suggestions: Whether that is a ``suggestions`` block.
     """
 
-    __slots__ = ("fence", "is_suggestions")
-
     def __init__(self) -> None:
         self.fence = ""
         self.is_suggestions = False
@@ -135,8 +135,6 @@ class _Blocks:
 
 class _Links:
     """Completes the links to paths of a text, outside of code, in pieces."""
-
-    __slots__ = ("_code", "_link_start", "_site")
 
     def __init__(self, site: str) -> None:
         self._site = site.rstrip("/")

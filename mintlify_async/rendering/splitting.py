@@ -121,10 +121,6 @@ def _fence_after(line: str, fence: _Fence | None) -> _Fence | None:
     return _Fence(*match.groups()) if match else None
 
 
-def _closing_units(fence: _Fence | None) -> int:
-    return 0 if fence is None else len(fence.closing)
-
-
 WORD, CODE_LINE, LINE, PARAGRAPH = range(1, 5)
 """The ranks of places where a message may end, best last. A place inside a word has rank 0."""
 
@@ -198,7 +194,8 @@ class MarkdownSplitter:
         while self._skip_blanks():
             # What follows a place decides its rank, so more text than a message is read.
             window = _end(_BLANKS, self._text, self._limit) + FENCE_CHARACTERS + LONG_WORD
-            places, end, is_too_long = self._places(self._text[:window], is_settled=is_settled)
+            all_places, end, is_too_long = self._places(self._text[:window], is_settled=is_settled)
+            places = [place for place in all_places if place.end >= max(self._floor, 1)]
             late_places = [place for place in places if place.units >= self._limit - self._limit // 3]
             best = max(reversed(late_places or places[-1:]), key=lambda place: place.rank, default=end)
             if is_too_long and (is_settled or len(self._text) > window):
@@ -257,15 +254,8 @@ class MarkdownSplitter:
         places = list[_Place]()
         count = len if window.isascii() else utf16_units  # for each line: 2,000 lines may fit in a message
         fence, units = self._fence, 0 if self._fence is None else len(self._fence.opening)
-        floor = max(self._floor, 1)
         line_end = at = 0  # the end of the line before, and the start of the line
         after_blank_line = False
-
-        def add(
-            end: int, following: int, rank: int, length: int, open: _Fence | None, reopened: _Fence | None
-        ) -> None:
-            if end >= floor:
-                places.append(_Place(end, following, rank, length, open, reopened))
 
         for line in window.split("\n"):
             start, at, body = at, at + len(line) + 1, line.rstrip()
@@ -279,14 +269,14 @@ class MarkdownSplitter:
                 break
             next_fence = _fence_after(body, fence) if is_like_fence else fence
             if fence is None:
-                is_paragraph = after_blank_line or next_fence is not None
-                add(line_end, start, PARAGRAPH if is_paragraph else LINE, units, None, None)
+                rank = PARAGRAPH if after_blank_line or next_fence is not None else LINE
+                places.append(_Place(line_end, start, rank, units, None, None))
             elif next_fence is not None:
-                add(line_end, start, CODE_LINE, units, fence, fence)
+                places.append(_Place(line_end, start, CODE_LINE, units, fence, fence))
             else:  # the line that closes the block is left out, for the message closes it
-                add(line_end, end, LINE, units, fence, None)
+                places.append(_Place(line_end, end, LINE, units, fence, None))
             units += count(window[line_end:start])
-            room = self._limit - units - _closing_units(next_fence)
+            room = self._limit - units - (0 if next_fence is None else len(next_fence.closing))
             is_too_long = count(body) > room
             if is_too_long:
                 end = start + bisect_right(range(1, len(body) + 1), room, key=lambda n: count(body[:n]))
@@ -297,7 +287,8 @@ class MarkdownSplitter:
                 for previous, word in pairwise(words):
                     length, counted = length + count(window[counted : previous.end()]), previous.end()
                     if previous.end() <= end and not _LIKE_FENCE.match(window, word.start()):
-                        add(previous.end(), word.start(), WORD, length, next_fence, next_fence)
+                        place = _Place(previous.end(), word.start(), WORD, length, next_fence, next_fence)
+                        places.append(place)
                 word_at_end = next((word for word in reversed(words) if word.start() < end), None)
                 if (
                     (is_too_long or grows)
@@ -308,7 +299,7 @@ class MarkdownSplitter:
                     boundaries = [*islice((at for at in positions if _is_boundary(window, at)), 2)]
                     for boundary in reversed(boundaries):
                         length = units + count(window[start:boundary])
-                        add(boundary, boundary, 0, length, next_fence, next_fence)
+                        places.append(_Place(boundary, boundary, 0, length, next_fence, next_fence))
             if is_too_long:
                 end = max(end, self._floor)
                 fence = _fence_after(window[start:end], fence) if end > start else fence
