@@ -432,28 +432,27 @@ def _text_of(content: object, where: str) -> str:
     return require_text(content, f"{where}.content")
 
 
-def coerce_messages(content: object, make_id: Callable[[], str], *, field: str = "messages") -> list[Message]:
+def coerce_messages(content: object, make_id: Callable[[], str]) -> list[Message]:
     """Return *content* as messages, each with an id.
 
     Args:
         content: Text, a :class:`Message`, a UIMessage as a dict, or a list of those.
         make_id: Makes an id for a message that has none.
-        field: The name of the argument, for errors.
 
     Raises:
         ConfigurationError: There is no message, or one is wrong. The error names the field.
     """
     if isinstance(content, Sequence) and not content:
-        raise ConfigurationError(f"{field} is empty; a question needs at least 1 character", field=field)
+        raise ConfigurationError("messages is empty; a question needs at least 1 character", field="messages")
     if isinstance(content, str):
-        return [Message.user(require_text(content, field), make_id())]
+        return [Message.user(content, make_id())]
     if isinstance(content, Message | Mapping):
-        return [_with_id(_coerce(cast("object", content), field), make_id)]
+        return [_with_id(_coerce(cast("object", content), "messages"), make_id)]
     if not isinstance(content, Sequence) or isinstance(content, bytes | bytearray):
         kind = type(content).__name__
-        raise ConfigurationError(f"{field} must be text, a message or a list, not {kind}", field=field)
+        raise ConfigurationError(f"messages must be text, a message or a list, not {kind}", field="messages")
     items = enumerate(cast("Sequence[object]", content))
-    return [_with_id(_coerce(item, f"{field}[{i}]"), make_id) for i, item in items]
+    return [_with_id(_coerce(item, f"messages[{i}]"), make_id) for i, item in items]
 
 
 def _coerce(item: object, where: str) -> Message:

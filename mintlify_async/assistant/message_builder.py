@@ -449,8 +449,6 @@ class GrowingText:
         initial: The text of the events so far, when this object was made.
     """
 
-    __slots__ = ("_builder", "_next", "_part", "_text", "initial")
-
     def __init__(self, builder: MessageBuilder, site: str | None = None) -> None:
         """Start with the message that *builder* has now; with *site*, links to paths become full URLs."""
         self._builder = builder

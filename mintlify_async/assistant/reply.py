@@ -182,14 +182,11 @@ class Reply(Extras, AsyncOnly):
 
     def _complete_answer(self) -> Answer | None:
         stream = self._stream
-        if (
-            self._answer is None
-            and self._error is None
-            and self.closed
-            and (stream.ended or stream.finish_seen)
-        ):
+        if self._error is not None or not self.closed:
+            return None
+        if self._answer is None and (stream.ended or stream.finish_seen):
             self._answer = Answer.of(stream, self._response, self.site)
-        return self._answer if self._error is None else None
+        return self._answer
 
     @property
     def text_stream(self) -> TextStream:
@@ -373,7 +370,9 @@ class Reply(Extras, AsyncOnly):
                     if self._observation is not None and stream.events_seen == 1:
                         self._observation.event("first_event", {})
                     if self._turn is not None and isinstance(event, Finish):
-                        await self._save(self._turn, event)
+                        self._unsaved = event  # a step that is cancelled meanwhile does not lose the event
+                        await self._turn.finished(self.message, self.thread)
+                        self._unsaved = None
                     return event
                 if stream.ended:
                     self._end("read")
@@ -389,12 +388,6 @@ class Reply(Extras, AsyncOnly):
         if self._state == "closed" and self._error is not None:
             raise self._error
         raise StopAsyncIteration
-
-    async def _save(self, turn: ReplyTurn, finish: Finish) -> None:
-        """Save the turn that *finish* ends. A step that is cancelled meanwhile does not lose the event."""
-        self._unsaved = finish
-        await turn.finished(self.message, self.thread)
-        self._unsaved = None
 
     async def _read(self, stream: MessageStream) -> None:
         """Read the next bytes, or the end of the body, into *stream*."""

@@ -64,8 +64,6 @@ class _ThreadFinder:
         secret: The API key, which no error may show if the answer repeats it.
     """
 
-    __slots__ = ("_ids", "_keys", "_sent", "secret", "thread")
-
     def __init__(self, sent: Thread | None) -> None:
         self._sent = self.thread = sent
         self.secret: str | None = None

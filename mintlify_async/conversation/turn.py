@@ -15,7 +15,8 @@ from typing import Any, Literal
 from attrs import define, evolve, field
 
 from ..assistant.assistant_api import CloseIfUnused
-from ..errors import APITimeoutError, MintlifyError, thread_is_lost
+from ..errors import MintlifyError, thread_is_lost
+from ..http.failures import timed_out
 from ..messages import Message
 from ..model.thread import Thread
 from ..protocol.calls import Call, new_message_id
@@ -70,10 +71,8 @@ class ConversationTurn:
         except TimeoutError:
             if not limit.over:
                 raise  # the store's own
-            text = f"not sent within {total:g} s (total timeout): other turns, or the conversation's store"
-            raise APITimeoutError(
-                f"ask: {text}", phase="total", seconds=total or 0.0, sent="no", operation="ask"
-            ) from None
+            what = "an earlier turn or the conversation's store did not finish"
+            raise timed_out("ask", "total", total or 0.0, "no", what) from None
         self._close_reply = close_if_unused
         return self._within_deadline(self._call)
 

@@ -19,7 +19,6 @@ from attrs import define, field
 from ..errors import (
     APIConnectionError,
     APIStatusError,
-    APITimeoutError,
     MintlifyError,
     OutcomeUnknownError,
     QuotaExceededError,
@@ -36,7 +35,7 @@ from ..runtime import dates
 from ..runtime.cancellation import cancel_requests
 from ..runtime.per_event_loop import session_closed
 from ..runtime.slow_steps import SECONDS, LoggedIfSlow
-from .failures import CLOSED, AttemptLimit
+from .failures import CLOSED, AttemptLimit, timed_out
 from .observer import Fact, Observation, Observer, begin_observation
 from .response_body import LiveResponse
 from .retry import Outcome, RetryBudget, RetryPolicy, retry_after_seconds
@@ -278,13 +277,8 @@ class _Attempts:
         except TimeoutError:
             if not block.expired():
                 raise  # the function's own
-        raise APITimeoutError(
-            f"{self.call.operation}: the function that makes the key did not return ({limit.phase} timeout)",
-            phase=limit.phase,
-            seconds=limit.seconds,
-            sent="no",
-            operation=self.call.operation,
-        )
+        what = "the function that makes the key did not return"
+        raise timed_out(self.call.operation, limit.phase, limit.seconds, "no", what)
 
     async def _slot(self, key: Secret) -> Lease | None:
         quota = self.http.quota
@@ -322,7 +316,9 @@ class _Attempts:
 
     def _pause(self, error: SendError) -> float | None:
         """Return the seconds until the next attempt, or None when none may follow."""
-        if self.single or getattr(error, "reason", None) in (CLOSED, "certificate"):
+        if self.single or getattr(error, "headers", {}).get("x-should-retry") == "false":
+            return None
+        if getattr(error, "reason", None) in (CLOSED, "certificate"):
             return None
         pause = self.http.retry.delay(
             self.call.operation,
@@ -407,7 +403,7 @@ def _outcome_unknown(call: Call, error: SendError, sent_at: float | None) -> Out
         headers=getattr(error, "headers", None),
         request_id=getattr(error, "request_id", None),
         sent_at=sent_at,
-        prompt_sha256=call.prompt_sha256,
+        prompt_sha256=hashlib.sha256(call.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
         reason=_unknown_reason(error),
     )
 

@@ -73,11 +73,11 @@ def summarize(error: BaseException) -> CauseSummary:
     return CauseSummary(f"{name}: {text}" if text else name)
 
 
-def timed_out(operation: str, phase: str, seconds: float, sent: Sent) -> APITimeoutError:
-    """Return the error for an attempt that had no answer in time."""
+def timed_out(operation: str, phase: str, seconds: float, sent: Sent, what: str = "") -> APITimeoutError:
+    """Return the error for an attempt that had no answer in time; *what* is missing, if it is no answer."""
     words = {"connect": "could not connect", "first_event": "no event", "total": "not complete"}
     return APITimeoutError(
-        f"{operation}: {words.get(phase, 'no answer')} within {seconds:g} s ({phase} timeout)",
+        f"{operation}: {what or words.get(phase, 'no answer')} within {seconds:g} s ({phase} timeout)",
         phase=phase,
         seconds=seconds,
         sent=sent,
@@ -111,7 +111,9 @@ def translate(
             field="base_url",
         )
     if isinstance(error, RuntimeError):
-        return _state_error(error, operation, sent)
+        if "Session is closed" in str(error) or "Connector is closed" in str(error):
+            return StateError(f"{operation}: the aiohttp session is closed")
+        return APIConnectionError(f"{operation}: the connection was lost", sent=sent, operation=operation)
     words, reason = _describe(error)
     if reason in _BEFORE_SENDING and written is None:
         sent = "no"
@@ -135,18 +137,6 @@ def cut_short(operation: str, status: int) -> APIConnectionError:
     )
 
 
-def _state_error(error: RuntimeError, operation: str, sent: Sent) -> MintlifyError:
-    if "Session is closed" in str(error) or "Connector is closed" in str(error):
-        return StateError(f"{operation}: the aiohttp session is closed")
-    return APIConnectionError(f"{operation}: the connection was lost", sent=sent, operation=operation)
-
-
-def _address(error: aiohttp.ClientConnectorError) -> str:
-    """Return host and port of the server."""
-    host = str(error.host)
-    return printable(f"[{host}]:{error.port}" if ":" in host else f"{host}:{error.port}", 80)
-
-
 _BEFORE_SENDING = frozenset(("dns", "certificate", "tls", "proxy", "connect"))
 
 
@@ -161,7 +151,8 @@ def _describe(error: BaseException) -> tuple[str, str]:
     if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
         return "the proxy could not be used", "proxy"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return f"could not connect to {_address(error)}", "connect"
+        host = f"[{error.host}]" if ":" in str(error.host) else error.host
+        return f"could not connect to {printable(f'{host}:{error.port}', 80)}", "connect"
     if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | OSError):
         return "the connection was lost before an answer came", "lost"
     if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):

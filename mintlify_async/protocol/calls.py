@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -182,19 +181,13 @@ class Call:
 
     @property
     def text(self) -> str:
-        """The prompt, or the text of the last message of a user."""
-        question = next((message.text for message in reversed(self.messages) if message.role == "user"), "")
-        return self.prompt or question
+        """The text of a question: that of the last message of a user."""
+        return next((message.text for message in reversed(self.messages) if message.role == "user"), "")
 
     @property
     def continued(self) -> Message | None:
         """The assistant's message that the answer to a question continues, or None."""
         return self.messages[-1] if self.messages and self.messages[-1].role == "assistant" else None
-
-    @property
-    def prompt_sha256(self) -> str:
-        """The SHA-256 of the prompt in hexadecimal, which identifies it without repeating it."""
-        return hashlib.sha256(self.prompt.encode("utf-8", "surrogatepass")).hexdigest()
 
     def within(self, seconds: float) -> Call:
         """Return the same call with *seconds* for all of it, and a millisecond when they are over.

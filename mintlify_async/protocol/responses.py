@@ -10,7 +10,7 @@ from attrs import define, field
 
 from ..errors import APIStatusError, NotFoundError, UnexpectedResponseError, printable, status_error_class
 from ..model.job_record import Job
-from ..model.json_text import DecodeProblem, decode_json, mask_text
+from ..model.json_text import DecodeProblem, as_object, decode_json, mask_text
 from ..model.response_info import Headers, ResponseInfo
 from .argument_checks import host_of
 from .assumptions import Assumptions
@@ -99,10 +99,12 @@ def _words(value: Any) -> str:
     # The agent API answers {"error": …}, others {"message": …} or {"error": …, "details": [{"message": …}]}.
     if isinstance(value, str):
         return value
-    parts: list[Any] = value[:3] if isinstance(value, list) else []
-    if isinstance(value, dict):
-        parts = [value.get(name) for name in ("error", "message", "details")]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - JSON
-    return "; ".join(filter(None, map(_words, parts)))
+    if isinstance(value, list):
+        return "; ".join(filter(None, map(_words, value[:3])))  # pyright: ignore[reportUnknownArgumentType] - JSON
+    fields = as_object(value) or {}
+    return (
+        _words([fields[name] for name in ("error", "message", "details") if name in fields]) if fields else ""
+    )
 
 
 _HINTS = {

@@ -33,11 +33,8 @@ log = logging.getLogger("mintlify_async")
 FIRST_BLOCK: Final = 60.0
 """Seconds of a block after a 429 that does not say for how long. Doubles when further ones follow."""
 
-LONGEST_DOUBLED_BLOCK: Final = HOUR
-"""Longest block that doubling leads to, in seconds: the shortest window of the interface."""
-
-LONGEST_STATED_BLOCK: Final = HOUR
-"""Longest block that a 429 may ask for, in seconds; a longer ``Retry-After`` counts as this one."""
+LONGEST_BLOCK: Final = HOUR
+"""Longest block, in seconds, of doubling and of a ``Retry-After``: the shortest window of the interface."""
 
 STORE_PAUSE: Final = 1.0
 """Seconds for which a store that failed is not asked again."""
@@ -213,7 +210,7 @@ class Quota:
         """
         gate = gate_of(operation, scope, self.limits, address=self._address)
         is_usable = retry_after is not None and 0 < retry_after < math.inf
-        stated = min(retry_after or 0.0, LONGEST_STATED_BLOCK) if is_usable else None
+        stated = min(retry_after or 0.0, LONGEST_BLOCK) if is_usable else None
         while True:
             snapshot = await self.store.read([gate.block_key, gate.pause_key])
             length = _block_seconds(gate, snapshot, stated)
@@ -321,7 +318,7 @@ def _block_seconds(gate: Gate, snapshot: Snapshot, stated: float | None) -> floa
         return stated if stated > seconds_left else None
     if block is not None:  # this refused a call that was sent before the block
         return None
-    return FIRST_BLOCK if last_length is None else min(2 * float(last_length.value), LONGEST_DOUBLED_BLOCK)
+    return FIRST_BLOCK if last_length is None else min(2 * float(last_length.value), LONGEST_BLOCK)
 
 
 def _limit(value: int | Limit | None, per: float, name: str) -> Limit | None:

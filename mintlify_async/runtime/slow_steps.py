@@ -15,8 +15,6 @@ log = logging.getLogger("mintlify_async")
 class LoggedIfSlow:
     """A block that logs *message* at INFO if it takes longer than five seconds."""
 
-    __slots__ = ("_alarm", "_args", "_message")
-
     def __init__(self, message: str, *args: object) -> None:
         self._message = message
         self._args = args
