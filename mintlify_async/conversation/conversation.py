@@ -21,9 +21,9 @@ from ..model.json_text import as_object
 from ..model.thread import Thread
 from ..protocol.argument_checks import check_thread
 from ..protocol.calls import Call, TurnOptions, new_message_id
-from ..storage import Store
+from ..storage.store import Store, check_name
 from .history import Contents, TurnQuestion, messages_to_send
-from .records import FORMAT, check_history, check_name, heads_of, read_fields
+from .records import FORMAT, NAME_CHARACTERS, check_history, heads_of, read_fields
 from .transcript import ConversationSettings, Transcript
 from .turn import ConversationTurn
 from .turn_lock import busy_error
@@ -313,7 +313,7 @@ class Conversation:
         Raises:
             StateError: The store cannot be used.
         """
-        prefix = heads_of(check_name(owner, "owner"))
+        prefix = heads_of(check_name(owner, "owner", NAME_CHARACTERS))
         return sorted(key.removeprefix(prefix) for key in await store.keys(prefix))
 
     async def save(self) -> None:

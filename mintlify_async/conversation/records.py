@@ -65,24 +65,6 @@ def _hash(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
-def check_name(name: object, field: str) -> str:
-    """Return *name* if it can name a conversation or its owner.
-
-    Raises:
-        ConfigurationError: It is no text of 1 to 200 characters, or has NUL or half a character.
-    """
-    if (
-        isinstance(name, str)
-        and 0 < len(name) <= NAME_CHARACTERS
-        and not any(character == "\0" or "\ud800" <= character <= "\udfff" for character in name)
-    ):
-        return name
-    raise ConfigurationError(
-        f"{field} must be a text of 1 to {NAME_CHARACTERS} characters, without NUL or half a character",
-        field=field,
-    )
-
-
 def check_history(messages: object) -> tuple[Message, ...]:
     """Return the messages of a list, which may be empty."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):

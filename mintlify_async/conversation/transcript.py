@@ -19,11 +19,11 @@ from ..protocol.argument_checks import ANONYMOUS
 from ..protocol.calls import new_message_id
 from ..runtime.cancellation import finish_shielded
 from ..runtime.worker_thread import compute
-from ..storage.store import Store, check_store, new_version
+from ..storage.store import Store, check_name, check_store, new_version
 from .history import Contents, TurnQuestion
 from .records import (
+    NAME_CHARACTERS,
     ConversationKeys,
-    check_name,
     head_fields,
     read_head,
     read_turn,
@@ -91,11 +91,13 @@ class Transcript:
     def __init__(self, settings: ConversationSettings) -> None:
         """Check the names; read nothing."""
         self.settings = settings
-        self.id = check_name(settings.id if settings.id is not None else f"chat_{uuid.uuid4().hex}", "id")
-        self.owner = check_name(settings.owner if settings.owner is not None else settings.fp, "owner")
+        id = settings.id if settings.id is not None else f"chat_{uuid.uuid4().hex}"
+        owner = settings.owner if settings.owner is not None else settings.fp
+        self.id = check_name(id, "id", NAME_CHARACTERS)
+        self.owner = check_name(owner, "owner", NAME_CHARACTERS)
         self.contents = Contents(system=settings.system, complete=settings.store is None)
         self.unfinished: TurnQuestion | None = None
-        self._keys = ConversationKeys(self.owner, self.id)
+        self._keys = ConversationKeys(owner, id)
         self._is_read = False
         self._stored_contents = Contents()  # the newest version that is known
         self._attempt: Contents | None = None  # the last write, which may have been done

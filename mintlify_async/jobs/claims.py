@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 from attrs import asdict, evolve, field, frozen
 
 from ..errors import ConfigurationError, OutcomeUnknownError, StateError, printable
 from ..protocol.calls import Call
-from ..storage.store import Record, Snapshot
+from ..storage.store import Record, Snapshot, check_name
 
 KEY_MAX_CHARACTERS: Final = 512
 """Longest key. Every database takes a primary key of this length; a whole prompt is not meant to be one."""
@@ -78,16 +78,7 @@ def check_key(key: object) -> str:
     Raises:
         ConfigurationError: It is not a string, is empty or too long, or has a NUL or a lone surrogate.
     """
-    problem = ""
-    if not isinstance(key, str) or not key.strip():
-        problem = "must be a string that is not empty"
-    elif len(key) > KEY_MAX_CHARACTERS:
-        problem = f"has {len(key)} characters; at most {KEY_MAX_CHARACTERS} are allowed"
-    elif "\0" in key or any("\ud800" <= character <= "\udfff" for character in key):
-        problem = "has a NUL or a lone surrogate, which databases refuse"
-    if problem:
-        raise ConfigurationError(f"dedupe_key {problem}", field="dedupe_key")
-    return cast("str", key)
+    return check_name(key, "dedupe_key", KEY_MAX_CHARACTERS)
 
 
 def request_parts(base_url: str, call: Call) -> dict[str, str]:

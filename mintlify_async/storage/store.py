@@ -6,9 +6,10 @@ based, so of two writers that started from the same version one succeeds.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from attrs import field, frozen
 
@@ -227,6 +228,22 @@ def check_keep(keep: float | None) -> float | None:
     """
     check_number(keep, "keep", 0, most=LARGEST, none=True)
     return keep
+
+
+_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+
+
+def check_name(name: object, field: str, most: int) -> str:
+    """Return *name* if it can be the name of a record, in every database; *most* characters are allowed.
+
+    Raises:
+        ConfigurationError: It is not a string, is blank or too long, or has a NUL or a lone surrogate.
+    """
+    if isinstance(name, str) and name.strip() and len(name) <= most and not _UNSTORABLE.search(name):
+        return name
+    raise ConfigurationError(
+        f"{field} must be a text of 1 to {most} characters, without NUL or lone surrogates", field=field
+    )
 
 
 def check_store(store: object, name: str) -> None:
