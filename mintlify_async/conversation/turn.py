@@ -71,7 +71,7 @@ class ConversationTurn:
         except TimeoutError:
             if not limit.over:
                 raise  # the store's own
-            what = "an earlier turn or the conversation's store did not finish"
+            what = "an earlier turn or the conversation's store took too long, so the question was not sent"
             raise timed_out("ask", "total", total or 0.0, "no", what) from None
         self._close_reply = close_if_unused
         return self._within_deadline(self._call)
