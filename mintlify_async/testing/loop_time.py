@@ -111,6 +111,8 @@ class VirtualTime:
             return events
         if self._in_executors or self._anyio_threads.borrowed_tokens or self._connections.deliver():
             return self._select(LOOK_SECONDS)
+        if events := self._select(0):  # the last bytes arrived, or a thread returned, between the two looks
+            return events
         if timeout is None:  # nothing is due, so only the outside can continue
             return self._select(None)
         if self._quiet and (events := self._select(self._quiet)):

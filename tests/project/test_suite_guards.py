@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -77,3 +79,22 @@ def test_guards_fail_exactly_the_bad_tests(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     failed = set(re.findall(r"^(?:FAILED|ERROR) \S+::(\w+)", done.stdout, re.MULTILINE))
     assert failed == {"test_real", *re.findall(r"def (test_bad\w*)", LEAKY)}, done.stdout + done.stderr
+
+
+@pytest.mark.real
+def test_the_default_environment_collects_every_file(tmp_path):
+    """Without the packages that only `tox -e real` installs, no file of tests fails to be imported."""
+
+    def plain(name: str) -> str:
+        return re.sub("[-_.]+", "-", re.split("[<>=]", name)[0]).lower()
+
+    groups = tomllib.loads((TESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+    absent = {plain(name) for name in (*groups["neighbours"], *groups["loop"])}
+    owners = packages_distributions().items()
+    modules = [name for name, packages in owners if absent.issuperset(map(plain, packages))]
+    assert {"httpx", "yaml", "playwright", "uvloop"} <= set(modules)
+    (tmp_path / "without.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({modules}))\n")
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "without"]
+    env = os.environ | {"PYTHONPATH": str(tmp_path)}
+    ran = subprocess.run(command, cwd=TESTS.parent, env=env, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout[-3000:]
