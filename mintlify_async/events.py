@@ -139,7 +139,10 @@ class ToolEvent(Event):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolInputStart(ToolEvent):
-    """A tool's input begins. Versions 5, 6, 7. The fields after ``dynamic`` exist since 6."""
+    """A tool's input begins. Versions 5, 6, 7.
+
+    ``provider_metadata``, ``tool_metadata``, ``title`` and ``input_encoding`` exist since 6.
+    """
 
     type: ClassVar[str] = "tool-input-start"
     tool_name: str

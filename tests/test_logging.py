@@ -57,6 +57,20 @@ async def test_each_request_has_one_line_at_info(service, caplog):
         assert word not in text
 
 
+async def test_what_the_service_will_end_is_logged_once(service, session, caplog):
+    """A ``Sunset`` or ``Deprecation`` header is a notice for the developer, not for each request."""
+    service.script.create_job(times=2, headers={"Sunset": "Sat, 01 Jan 2028 00:00:00 GMT"})
+    service.script.ask(headers={"Deprecation": "@1798761600"})
+    for _ in range(2):
+        await session.create_job("x")
+    await session.ask("x")
+    warnings = [record.getMessage() for record in caplog.records if "announces" in record.getMessage()]
+    assert warnings == [
+        "the service announces sunset: 'Sat, 01 Jan 2028 00:00:00 GMT'",
+        "the service announces deprecation: '@1798761600'",
+    ]
+
+
 async def silent_question(service: LocalService) -> None:
     service.script.ask(delay=50.0)
     async with service.session() as session:

@@ -50,7 +50,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
 def open_ledger(file: str) -> mintlify.SQLiteStore:
     """Return the ledger in *file*. If its folder does not exist, make it."""
     if file == "git" or file.startswith("git:"):  # a ledger of 0.2: a file of that name would protect nothing
-        raise UsageError(f"--ledger {file}: ledgers in git are gone; name a FILE that the next run has, too")
+        raise UsageError(f"--ledger {file}: git ledgers are gone; name a FILE that the next run has, too")
     Path(file).parent.mkdir(parents=True, exist_ok=True)  # an empty cache of a CI service has no folder
     return mintlify.SQLiteStore(file)
 

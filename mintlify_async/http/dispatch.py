@@ -12,6 +12,7 @@ import logging
 import math
 import random
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
@@ -124,7 +125,7 @@ class Dispatcher:
         return answer, attempts.number
 
     def observe(self, operation: str, **facts: Fact | None) -> Observation | None:
-        """Begin to follow an operation. Return None when the session has no observer."""
+        """Begin to follow an operation. Return None if the session has no observer, or the observer fails."""
         return begin_observation(self.observer, operation, **facts, base_url=self.base_url)
 
     async def quota_left(self, operation: CountedOperation, place: str) -> tuple[QuotaRemaining, ...]:
@@ -233,6 +234,9 @@ class _Attempts:
         if call.thread is not None and call.thread.key is not None and isinstance(answer, WholeResponse):
             _hide(answer, call.thread.key)  # from a live answer it is read first, and masked later
         self._note(answer, None)
+        for name in ("deprecation", "sunset"):
+            if name in answer.headers:
+                _announce(name, answer.headers[name])
         if isinstance(answer, LiveResponse):
             return answer
         if answer.status < 300:
@@ -378,6 +382,12 @@ class _Attempts:
         log.info("%s failed, attempt %d; again in %.1f s", self.call.operation, self.number, pause)
         if self.observation is not None:
             self.observation.event("retry", {"attempt": self.number, "delay": pause})
+
+
+@lru_cache(maxsize=16)
+def _announce(name: str, text: str) -> None:
+    """Log, once for each *text*, that the service will end something that this package uses."""
+    log.warning("the service announces %s: %.80r", name, text)
 
 
 def _outcome(error: SendError) -> Outcome:

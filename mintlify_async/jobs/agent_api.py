@@ -177,7 +177,7 @@ class AgentAPI:
         try:
             job = await self.http.job(call, single=not retry)
             if job.id != job_id:
-                text = f"asked for job {printable(job_id)}, but the answer is job {printable(job.id)}"
+                text = f"asked for job {printable(job_id)}, but the response is job {printable(job.id)}"
                 raise UnexpectedResponseError(f"get_job: {text}", headers=response_headers(job, None))
         except Exception as failure:  # each wait decides whether to tolerate it
             error = failure

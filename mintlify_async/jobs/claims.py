@@ -76,7 +76,7 @@ def check_key(key: object) -> str:
     """Return *key* when it can be a ``dedupe_key``.
 
     Raises:
-        ConfigurationError: It is not a string, is empty or too long, or has a NUL or a lone surrogate.
+        ConfigurationError: It is not a string, is blank or too long, or has a NUL or a lone surrogate.
     """
     return check_name(key, "dedupe_key", KEY_MAX_CHARACTERS)
 

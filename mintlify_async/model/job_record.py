@@ -117,5 +117,5 @@ class Job(WireValue):
                 return job
             problem = ".status is empty" if job.id else ".id is empty"
         excerpt = json.dumps(json_safe(mask_keys(wire)), default=str)[:2000]
-        text = f"the service's answer is not a job: job{problem}: {printable(excerpt)}"
+        text = f"the service's response is not a job: job{problem}: {printable(excerpt)}"
         raise UnexpectedResponseError(text, excerpt=excerpt)

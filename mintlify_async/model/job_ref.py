@@ -214,7 +214,7 @@ class JobRef:
             raise ConfigurationError(words, field="ref")
         path_segment(target, "ref")
         if target != target.strip():
-            raise ConfigurationError("ref has blanks around it; remove them", field="ref")
+            raise ConfigurationError("ref begins or ends with white space; remove it", field="ref")
         if project_id is None:
             raise ConfigurationError(
                 "this is only a job id; set project_id= on the session, or pass the full reference",

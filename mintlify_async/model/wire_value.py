@@ -123,7 +123,7 @@ class WireValue:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object: valid JSON, without a thread's key, infinity as None."""
+        """Return the object as valid JSON. Thread keys are left out; infinity and NaN become None."""
         return cast("dict[str, Any]", load_converter().unstructure(self))
 
 

@@ -31,7 +31,7 @@ OnStoreError = Literal["raise", "allow"]
 log = logging.getLogger("mintlify_async")
 
 FIRST_BLOCK: Final = 60.0
-"""Seconds of a block after a 429 that does not say for how long. Doubles when further ones follow."""
+"""Seconds of a block after a 429 that does not say for how long. It doubles with each further 429."""
 
 LONGEST_BLOCK: Final = HOUR
 """Longest block, in seconds, of doubling and of a ``Retry-After``: the shortest window of the interface."""

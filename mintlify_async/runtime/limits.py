@@ -41,7 +41,7 @@ class TimeLimit:
         self._at = math.inf if at is None else at
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = None  # while the block runs
-        self._cancelling = 0  # who had cancelled that task before
+        self._cancelling = 0  # how many cancellations the task had before the block
         self._has_cancelled = False
         self._handle: asyncio.Handle | None = None
         self.ended = False

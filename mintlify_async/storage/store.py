@@ -242,7 +242,7 @@ def check_name(name: object, field: str, most: int) -> str:
     if isinstance(name, str) and name.strip() and len(name) <= most and not _UNSTORABLE.search(name):
         return name
     raise ConfigurationError(
-        f"{field} must be a text of 1 to {most} characters, without NUL or lone surrogates", field=field
+        f"{field} must have 1 to {most} characters, not only blanks, no NUL, no lone surrogate", field=field
     )
 
 

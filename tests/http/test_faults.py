@@ -371,7 +371,7 @@ async def test_a_success_whose_body_breaks(session, service, operation, name):
 
 @pytest.mark.parametrize("status", [200, 201, 202])
 async def test_any_success_status_with_a_job_is_a_success(session, service, status):
-    """The interface does not say which status a creation has: 200, 201 and 202 are taken."""
+    """The interface does not say which status a creation has: 200, 201 and 202 are accepted."""
     service.script.create_job(status=status, body=JOB)
     handle = await session.create_job("x")
     assert handle.raw.status == status

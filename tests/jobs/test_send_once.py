@@ -279,7 +279,7 @@ async def test_a_state_that_cannot_be_written_sends_nothing(troubled):
 
 @pytest.mark.parametrize("set_back", [0.0, 86_400.0])
 async def test_a_loser_says_for_whom_it_waits(troubled, caplog, set_back):
-    """Trial 4: a process was killed; one line at once, and an end, whatever the clock of the store."""
+    """If the sending process was killed, the waiting call logs one line at once, and ends."""
     dead = asyncio.create_task(send(troubled, Post(answers=1e6)))
     await asyncio.sleep(0.1)
     loser, began = asyncio.create_task(send(troubled, Post())), now()

@@ -58,7 +58,7 @@ def look(time, status="completed", *, took=0.0, **clocks):
     ],
 )
 def test_elsewhere_the_service_counts_less_one_second(seen, here, seconds):
-    """So does the time *here*, since the reference was read. A machine's clock counts after an hour."""
+    """The loop's time since the reading counts in full, and the machines' clocks after an hour."""
     assert elapsed(moment(0, loop=None, date=1000.0), seen, seen.began.time - here) == seconds
 
 
@@ -432,7 +432,7 @@ async def test_on_active_wait_ends_with_the_timeout(ends, error):
     ],
 )
 async def test_what_a_follow_up_leaves_that_failed(error, guarded):
-    """Not sent, or refused, it changes nothing. Otherwise the old end does not count as the new one."""
+    """Without effect, a follow-up changes nothing. After any other one, the old end does not count."""
     agent = FakeAgent(in_turn("completed"))
 
     async def fail():

@@ -303,7 +303,7 @@ async def test_refresh_is_one_look():
     ],
 )
 async def test_scopes_around_every_awaitable(library, call):
-    """Each ends what hangs inside it, and leaves no task, no poll and a scheduler that works."""
+    """Each scope ends the hanging call. No task and no poll is left, and the scheduler works."""
     agent = FakeAgent(in_turn("active"))
     agent.latency = 1.0
     if library == "asyncio":

@@ -287,7 +287,7 @@ async def blocked(quota: Quota) -> float:
 
 
 async def test_a_block_without_a_time_doubles_while_refusals_follow_each_other():
-    """60, 120, 240 ... up to an hour; those at once are one; after a quiet time it begins with 60 again."""
+    """60, 120, 240 ... up to an hour. Simultaneous ones count as one. After a quiet time it begins anew."""
     quota, blocks = Quota(), list[float]()
     for _ in range(8):
         await asyncio.gather(*(quota.block("create_job", ACME) for _ in range(3)))

@@ -106,7 +106,7 @@ parts_of_text = st.lists(st.lists(lines, max_size=8).map("\n".join), max_size=4)
 @example(parts=["Let me look that up.", "## Log in"], cuts=[])
 @example(parts=["Text.\n", "```suggestions\n(A)[/a]\n```"], cuts=[9])
 def test_people_read_the_same_wherever_a_text_is_cut(site, parts, cuts):
-    """Parts apart, no suggestions, blank lines nowhere but inside: whole, growing, and by another way.
+    """Parts are separated, suggestions are hidden, and no blank line stands at an end: whole and growing.
 
     With a site, its address is all that is added.
     """

@@ -19,7 +19,7 @@ class TestMemoryStore(StoreCases):
 
 
 async def test_loops_in_threads_share_it():
-    """It has a lock."""
+    """Threads may share it, because it has a lock."""
     await count_in_threads(MemoryStore(), times=500)
 
 

@@ -313,7 +313,7 @@ async def test_threads_without_keys(make):
 
 
 async def test_the_agents_limits(make):
-    """Creations and follow-ups are counted apart, in a sliding hour, for each project. Wrong ones are not."""
+    """Creations and follow-ups have a sliding hour each, by project. Invalid ones are not counted."""
     client = await make(
         limits=Limits(create_job=2, send_message=1), customers=[Customer(), Customer("other")]
     )

@@ -163,7 +163,7 @@ class RedisScripts:
         return f"{type(self).__name__}(namespace={self._namespace!r})"
 
     async def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
-        """Run *script* and return its answer, as :meth:`_step` does."""
+        """Run *script* in a step and return its result. Raises the errors of :meth:`_step`."""
 
         async def step(client: Redis) -> Any:
             return await AsyncScript(client, script.encode())(keys, args)

@@ -147,7 +147,7 @@ async def test_bad_settings_are_named(settings, field):
 
 @pytest.mark.parametrize("wrong", [{"grace": -1}, {"keep": float("nan")}, {"grace": True}])
 def test_wrong_stream_settings_are_named(wrong):
-    """Before any question."""
+    """A bad setting is refused before any question."""
     with pytest.raises(ConfigurationError) as caught:
         MemoryStreamStore(**wrong)
     assert caught.value.field == next(iter(wrong))

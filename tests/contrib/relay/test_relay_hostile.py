@@ -198,6 +198,6 @@ async def test_a_file_alone_is_a_question():
 
 
 def test_no_pattern_reads_an_address_twice():
-    """One that repeats, and goes back, takes the square of an address's length: of 2,000 blanks, 24 ms."""
+    """No pattern repeats: one that goes back takes quadratic time, for 2,000 blanks 24 ms."""
     patterns = [str(each.pattern) for each in vars(page_question).values() if isinstance(each, re.Pattern)]
     assert not [pattern for pattern in patterns if re.search(r"[*+]|{[^}]*,", pattern)]

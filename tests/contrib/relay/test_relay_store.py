@@ -114,7 +114,7 @@ async def test_another_users_chat_is_not_there(store):
     ],
 )
 async def test_regenerate_and_edit(store, make, kept):
-    """A message that is there makes room, with all that followed it; it is asked in a new thread."""
+    """A message that exists is replaced, with all that followed. The question is asked in a new thread."""
     async with desk(store=store) as here:
         texts = {"u1": "one", "u2": "two", "u3": "three"}
         answers = [await say(here, form(text, id)) for id, text in texts.items()]
