@@ -42,7 +42,6 @@ The texts of status errors are made in ``protocol/responses.py``, those of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 EXCERPT_CHARACTERS = 200  # of a server's own text in a message, while an attribute keeps the full text
@@ -130,8 +129,6 @@ class FinishedAnswer(Protocol):
 
 Sent = Literal["no", "maybe"]
 
-_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
-
 
 def printable(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
     r"""Return *text* as one printable line, with control characters escaped and cut after *limit* characters.
@@ -153,14 +150,6 @@ def _new(cls: type[MintlifyError], args: tuple[object, ...]) -> MintlifyError:
 
 class MintlifyError(Exception):
     """Base class of every error that this package raises."""
-
-    def __init__(self, *args: object, **facts: Any) -> None:
-        """Make an error with a message. The *facts* replace the defaults of the class's attributes."""
-        super().__init__(*args)
-        for name, fact in facts.items():
-            if not hasattr(type(self), name):
-                raise TypeError(f"{type(self).__name__} has no attribute {name!r}")
-            setattr(self, name, fact)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy all attributes, and the cause if it is safe to keep."""
@@ -185,7 +174,9 @@ class ConfigurationError(MintlifyError, ValueError):
         field: The name of the argument at fault, or None when no single one is.
     """
 
-    field: str | None = None
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class StateError(MintlifyError, RuntimeError):
@@ -211,8 +202,10 @@ class QuotaExceededError(MintlifyError):
         limit: The name of the limit, such as ``create_job``.
     """
 
-    retry_after: float | None = None
-    limit: str | None = None
+    def __init__(self, message: str, *, retry_after: float | None = None, limit: str | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.limit = limit
 
 
 class APIConnectionError(MintlifyError):
@@ -226,10 +219,20 @@ class APIConnectionError(MintlifyError):
         sent_at: When the body was sent, in seconds since the epoch, or None.
     """
 
-    sent: Sent = "maybe"
-    operation: str | None = None
-    reason: str = "lost"
-    sent_at: float | None = None
+    def __init__(
+        self,
+        message: str,
+        *,
+        sent: Sent = "maybe",
+        operation: str | None = None,
+        reason: str = "lost",
+        sent_at: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.sent: Sent = sent
+        self.operation = operation
+        self.reason = reason
+        self.sent_at = sent_at
 
 
 class APITimeoutError(APIConnectionError, TimeoutError):
@@ -240,9 +243,12 @@ class APITimeoutError(APIConnectionError, TimeoutError):
         seconds: The limit, in seconds.
     """
 
-    phase: str = ""
-    seconds: float = 0.0
-    reason: str = "timeout"
+    def __init__(
+        self, message: str, *, phase: str, seconds: float, sent: Sent = "maybe", operation: str | None = None
+    ) -> None:
+        super().__init__(message, sent=sent, operation=operation, reason="timeout")
+        self.phase = phase
+        self.seconds = seconds
 
 
 class OutcomeUnknownError(MintlifyError):
@@ -266,16 +272,32 @@ class OutcomeUnknownError(MintlifyError):
             ``not_recorded`` (another call with the same ``dedupe_key`` has left no outcome).
     """
 
-    operation: str = ""
-    project_id: str | None = None
-    job_id: str | None = None
-    status: int | None = None
-    body: str | None = None
-    headers: Mapping[str, str] | None = None
-    request_id: str | None = None
-    sent_at: float | None = None
-    prompt_sha256: str | None = None
-    reason: str = "connection_lost"
+    def __init__(
+        self,
+        message: str,
+        *,
+        operation: str,
+        project_id: str | None = None,
+        job_id: str | None = None,
+        status: int | None = None,
+        body: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        request_id: str | None = None,
+        sent_at: float | None = None,
+        prompt_sha256: str | None = None,
+        reason: str = "connection_lost",
+    ) -> None:
+        super().__init__(message)
+        self.operation = operation
+        self.project_id = project_id
+        self.job_id = job_id
+        self.status = status
+        self.body = body
+        self.headers = headers
+        self.request_id = request_id
+        self.sent_at = sent_at
+        self.prompt_sha256 = prompt_sha256
+        self.reason = reason
 
 
 class APIStatusError(MintlifyError):
@@ -290,12 +312,24 @@ class APIStatusError(MintlifyError):
         operation: The operation, such as ``create_job``.
     """
 
-    status: int = 0
-    body: str = ""
-    headers: Mapping[str, str] = _NO_HEADERS
-    request_id: str | None = None
-    retry_after: float | None = None
-    operation: str | None = None
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        body: str = "",
+        headers: Mapping[str, str] | None = None,
+        request_id: str | None = None,
+        retry_after: float | None = None,
+        operation: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = body
+        self.headers: Mapping[str, str] = headers or {}
+        self.request_id = request_id
+        self.retry_after = retry_after
+        self.operation = operation
 
 
 class BadRequestError(APIStatusError):
@@ -364,10 +398,20 @@ class UnexpectedResponseError(MintlifyError):
         request_id: The request id, or None.
     """
 
-    status: int | None = None
-    excerpt: str = ""
-    headers: Mapping[str, str] = _NO_HEADERS
-    request_id: str | None = None
+    def __init__(
+        self,
+        message: str,
+        *,
+        excerpt: str = "",
+        status: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.excerpt = excerpt
+        self.status = status
+        self.headers: Mapping[str, str] = headers or {}
+        self.request_id = request_id
 
 
 class StreamError(MintlifyError):
@@ -380,10 +424,20 @@ class StreamError(MintlifyError):
         events_seen: The number of events read before the failure.
     """
 
-    partial: PartialMessage | None = None
-    text: str = ""
-    thread: ThreadReference | None = None
-    events_seen: int = 0
+    def __init__(
+        self,
+        message: str,
+        *,
+        partial: PartialMessage | None = None,
+        text: str | None = None,
+        thread: ThreadReference | None = None,
+        events_seen: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.partial = partial
+        self.text = text if text is not None else partial.text if partial is not None else ""
+        self.thread = thread
+        self.events_seen = events_seen
 
 
 class StreamInterruptedError(StreamError):
@@ -398,8 +452,10 @@ class StreamDecodeError(StreamError):
         index: The event's position in the stream, from 0.
     """
 
-    excerpt: str = ""
-    index: int | None = None
+    def __init__(self, message: str, *, excerpt: str = "", index: int | None = None, **kept: Any) -> None:
+        super().__init__(message, **kept)
+        self.excerpt = excerpt
+        self.index = index
 
 
 class StreamStateError(StreamError):
@@ -410,8 +466,10 @@ class StreamStateError(StreamError):
         event_id: The id of the missing part or call.
     """
 
-    event_type: str = ""
-    event_id: str = ""
+    def __init__(self, message: str, *, event_type: str = "", event_id: str = "", **kept: Any) -> None:
+        super().__init__(message, **kept)
+        self.event_type = event_type
+        self.event_id = event_id
 
 
 class AssistantError(StreamError):
@@ -421,7 +479,9 @@ class AssistantError(StreamError):
         error_text: The service's own text.
     """
 
-    error_text: str = ""
+    def __init__(self, message: str, *, error_text: str = "", **kept: Any) -> None:
+        super().__init__(message, **kept)
+        self.error_text = error_text
 
 
 class JobFailedError(MintlifyError):

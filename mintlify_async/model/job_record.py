@@ -116,6 +116,15 @@ class Job(WireValue):
             if job.id and job.status:
                 return job
             problem = ".status is empty" if job.id else ".id is empty"
-        excerpt = json.dumps(json_safe(mask_keys(wire)), default=str)[:2000]
-        text = f"the service's response is not a job: job{problem}: {printable(excerpt)}"
-        raise UnexpectedResponseError(text, excerpt=excerpt)
+        raise _not_a_job(problem, wire, raw)
+
+
+def _not_a_job(problem: str, wire: object, raw: ResponseInfo | None) -> UnexpectedResponseError:
+    excerpt = json.dumps(json_safe(mask_keys(wire)), default=str)[:2000]
+    return UnexpectedResponseError(
+        f"the service's response is not a job: job{problem}: {printable(excerpt)}",
+        excerpt=excerpt,
+        status=None if raw is None else raw.status,
+        headers=None if raw is None else raw.headers,
+        request_id=None if raw is None else raw.request_id,
+    )

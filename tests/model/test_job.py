@@ -115,7 +115,8 @@ def test_no_job_without_id_and_status(wire: object) -> None:
     if isinstance(wire, dict):
         wire = {**wire, "threadKey": "secret"}
     with pytest.raises(UnexpectedResponseError) as caught:
-        Job.from_wire(wire)
+        Job.from_wire(wire, ResponseInfo(status=200, request_id="r"))
+    assert (caught.value.status, caught.value.request_id) == (200, "r")
     assert "secret" not in str(caught.value) + caught.value.excerpt
     assert json.loads(caught.value.excerpt) == (
         {**wire, "threadKey": "***"} if isinstance(wire, dict) else wire
