@@ -18,6 +18,7 @@ from ..http.sending import Sending
 from ..http.transport import Transport
 from ..model.job_record import Job
 from ..model.job_ref import Stamp
+from ..model.response_info import ResponseInfo
 from ..protocol.api_keys import Key
 from ..protocol.calls import Call, CallDefaults, get_job_call
 from ..runtime import dates
@@ -177,8 +178,7 @@ class AgentAPI:
         try:
             job = await self.http.job(call, single=not retry)
             if job.id != job_id:
-                text = f"asked for job {printable(job_id)}, but the response is job {printable(job.id)}"
-                raise UnexpectedResponseError(f"get_job: {text}", headers=response_headers(job, None))
+                raise _other_job(job_id, job)
         except Exception as failure:  # each wait decides whether to tolerate it
             error = failure
         served = http_date(response_headers(job, error).get("date"))
@@ -188,3 +188,14 @@ class AgentAPI:
         if error is None:
             state.see(look)
         return look
+
+
+def _other_job(job_id: str, job: Job) -> UnexpectedResponseError:
+    raw = job.raw or ResponseInfo(status=200, headers={})
+    return UnexpectedResponseError(
+        f"get_job: asked for job {printable(job_id)}, but the response is job {printable(job.id)}",
+        excerpt=printable(repr(job)),
+        status=raw.status,
+        headers=raw.headers,
+        request_id=raw.request_id,
+    )

@@ -78,6 +78,8 @@ def check_key(key: object) -> str:
     Raises:
         ConfigurationError: It is not a string, is blank or too long, or has a NUL or a lone surrogate.
     """
+    if isinstance(key, str) and not key.strip():
+        raise ConfigurationError("dedupe_key must not be blank", field="dedupe_key")
     return check_name(key, "dedupe_key", KEY_MAX_CHARACTERS)
 
 

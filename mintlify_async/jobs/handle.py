@@ -40,6 +40,8 @@ class JobHandle:
     Pass on :attr:`ref` instead.
     """
 
+    __slots__ = ("__weakref__", "_calls", "_state")  # so that a misspelt attribute is an error
+
     def __init__(self, calls: AgentAPI, state: JobState) -> None:
         """Make a handle of the job that *state* describes; *calls* is the agent API."""
         self._calls = calls
@@ -291,6 +293,8 @@ class Turn(JobHandle):
     Until that result was seen, its :attr:`~JobHandle.ref` says when the follow-up was sent, so that another
     process waits for it as well.
     """
+
+    __slots__ = ()
 
 
 def handle_for(calls: AgentAPI, target: object, *, project_id: str | None = None) -> JobHandle:

@@ -8,22 +8,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from attrs import field, frozen
-
 from ..errors import ConfigurationError
 from .json_text import MASK, as_object, require_text
 
 
-def _is_id(instance: object, attribute: Any, value: Any) -> None:
-    require_text(value, "thread.id")
-
-
-def _is_key(instance: object, attribute: Any, value: Any) -> None:
-    if value is not None:
-        require_text(value, "thread.key", empty=True)
-
-
-@frozen(repr=False, match_args=False)
 class Thread:
     """Names a conversation at the service: its id, and the key that opens it.
 
@@ -40,17 +28,35 @@ class Thread:
         ConfigurationError: The id is empty, or one of them is not a string.
     """
 
-    id: str = field(validator=_is_id)
-    key: str | None = field(default=None, validator=_is_key)
+    __slots__ = ("_id", "_key")
 
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "key", self.key or None)
+    def __init__(self, id: str, key: str | None = None) -> None:
+        self._id = require_text(id, "thread.id")
+        self._key = (None if key is None else require_text(key, "thread.key", empty=True)) or None
+
+    @property
+    def id(self) -> str:
+        """The thread's id."""
+        return self._id
+
+    @property
+    def key(self) -> str | None:
+        """The thread's key, a secret, or None."""
+        return self._key
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Thread):
+            return NotImplemented
+        return (self._id, self._key) == (other._id, other._key)
+
+    def __hash__(self) -> int:
+        return hash((Thread, self._id))
 
     def __repr__(self) -> str:
-        return f"Thread(id={self.id!r}, key={MASK!r})" if self.key else f"Thread(id={self.id!r})"
+        return f"Thread(id={self._id!r}, key={MASK!r})" if self._key else f"Thread(id={self._id!r})"
 
     def __reduce__(self) -> tuple[type[Thread], tuple[str]]:
-        return Thread, (self.id,)
+        return Thread, (self._id,)
 
     def __copy__(self) -> Thread:
         return self
@@ -60,7 +66,7 @@ class Thread:
 
     def to_dict(self) -> dict[str, str]:
         """Return ``threadId`` and ``threadKey``, if there is one. The key is in plain text."""
-        return {"threadId": self.id} if self.key is None else {"threadId": self.id, "threadKey": self.key}
+        return {"threadId": self._id} if self._key is None else {"threadId": self._id, "threadKey": self._key}
 
     to_wire = to_dict
 

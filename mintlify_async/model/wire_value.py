@@ -197,11 +197,17 @@ def load_converter() -> Converter:
         lambda kind: getattr(kind, "__origin__", None) is Literal, _as_it_is
     )
     converter.register_structure_hook_factory(_is_wire_class, partial(_reader, converter))
-    converter.register_unstructure_hook_func(lambda _: True, json_safe)
+    converter.register_unstructure_hook_func(lambda _: True, _as_json)
     converter.register_unstructure_hook_func(_is(MaskedJSON), lambda content: json_safe(drop_keys(content)))
     converter.register_unstructure_hook(datetime, instant_text)
     converter.register_unstructure_hook_factory(_is_wire_class, partial(_writer, converter))
     return converter
+
+
+def _as_json(content: Any) -> Any:
+    if isinstance(content, tuple):
+        return [_as_json(item) for item in content]
+    return content.to_wire() if isinstance(content, WireValue) else json_safe(content)
 
 
 _Hook: TypeAlias = Callable[[Any, Any], Any]

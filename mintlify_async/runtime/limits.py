@@ -79,6 +79,8 @@ class TimeLimit:
     def end(self) -> None:
         """End the block at its next suspension, from any task of its loop. It may be over already."""
         self.ended = True
+        if self._handle is not None:
+            self._handle.cancel()
         self._expire(1)  # in the next turn: a step that has its result already ends well
 
     def _expire(self, passes: int) -> None:

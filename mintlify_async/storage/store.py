@@ -237,12 +237,13 @@ def check_name(name: object, field: str, most: int) -> str:
     """Return *name* if it can be the name of a record, in every database; *most* characters are allowed.
 
     Raises:
-        ConfigurationError: It is not a string, is blank or too long, or has a NUL or a lone surrogate.
+        ConfigurationError: It is not a string, is empty or too long, or has a NUL or a lone surrogate.
     """
-    if isinstance(name, str) and name.strip() and len(name) <= most and not _UNSTORABLE.search(name):
+    if isinstance(name, str) and 1 <= len(name) <= most and not _UNSTORABLE.search(name):
         return name
+    size = f"; it has {len(name)}" if isinstance(name, str) else ""
     raise ConfigurationError(
-        f"{field} must have 1 to {most} characters, not only blanks, no NUL, no lone surrogate", field=field
+        f"{field} must have 1 to {most} characters, no NUL and no lone surrogate{size}", field=field
     )
 
 

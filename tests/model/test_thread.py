@@ -7,6 +7,7 @@ import json
 import pickle
 
 import pytest
+from rich.pretty import pretty_repr
 
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.model.thread import Thread
@@ -16,6 +17,7 @@ def test_a_thread_hides_its_key() -> None:
     """The key is in to_dict and to_json alone; a pickle does without it, a copy has it."""
     thread = Thread("t", "secret")
     assert "secret" not in repr(thread) + str(thread) + repr([thread])
+    assert "secret" not in pretty_repr(thread)  # rich and others read the fields of attrs classes
     assert thread.to_dict() == {"threadId": "t", "threadKey": "secret"}
     assert Thread.from_json(thread.to_json()) == thread == Thread.from_dict(thread.to_dict())
     assert pickle.loads(pickle.dumps(thread)) == Thread("t")

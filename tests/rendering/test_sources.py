@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import pytest
@@ -100,6 +101,7 @@ def test_the_sections_of_a_page_stand_under_it():
     assert (keys.title, keys.url) == (None, "/keys")
     assert [(one.title, one.url) for one in keys.sections] == [("#new", "/keys#new")]
     assert pickle.loads(pickle.dumps(login)) == login
+    assert json.loads(json.dumps(login.to_wire()))["sections"][1]["title"] == "#form"
 
 
 def test_pages_of_other_sites_stay_apart_when_the_site_is_known():

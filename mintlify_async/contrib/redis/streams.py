@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
+from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.model.number_checks import check_seconds
 from mintlify_async.runtime.closing import NothingToClose
 
@@ -180,7 +181,10 @@ class RedisStreamStore(RedisScripts, NothingToClose):
                     raise result
             return results
 
-        return await self._step(round_trip)
+        try:
+            return await self._step(round_trip)
+        except ConfigurationError as error:  # another event loop has the client
+            raise StateError(str(error)) from None
 
 
 def _field(fields: Any, name: str) -> bytes:

@@ -33,6 +33,9 @@ STORE_SECONDS = 4.0  # how long a store's step may take; the first comment, afte
 _SENT = ("text", "file", "source-url")  # the parts of earlier messages that a conversation sends again
 
 
+LOST_THREAD = "the service has lost a thread: the question is asked again without it"
+
+
 class Chat:
     """Asks one question, and builds the events for its web page.
 
@@ -110,7 +113,7 @@ class PageChat(Chat):
         except MintlifyError as error:
             if self._thread is None or not thread_is_lost(error):
                 raise
-        log.info("the service has lost a thread: the question is asked again without it")
+        log.info(LOST_THREAD)
         return await self._ask(None)
 
     async def _ask(self, thread: Thread | None) -> Reply:
@@ -184,7 +187,19 @@ class StoredChat(Chat):
         self.progress = {"asked": asked, "place": len(history), "last": last and last.id}
 
     async def open(self) -> Reply:
-        """Ask. The conversation starts a new thread to replace a turn, or if the service lost the old one."""
+        """Ask. If the service has lost the thread, ask once more without it, as the page's chat does."""
+        thread = self._conversation.thread
+        try:
+            return await self._ask()
+        except MintlifyError as error:
+            # With the thread's key, the conversation has asked once more itself.
+            if thread is None or thread.key is not None or not thread_is_lost(error):
+                raise
+        log.info(LOST_THREAD)
+        self._conversation.forget_thread()
+        return await self._ask()
+
+    async def _ask(self) -> Reply:
         replacing, options = self._replacing, self._options
         reply = ask_with(self._conversation, self._asked, self._kept, replacing=replacing, **options)
         return await reply.__aenter__()

@@ -12,7 +12,7 @@ import math
 import signal
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
@@ -339,8 +339,7 @@ class Relay:
         check_seconds(seconds, "seconds", zero=True)
         await self._answers.drain(seconds)
 
-    @asynccontextmanager
-    async def drain_on_signal(self, seconds: float) -> AsyncGenerator[None]:
+    def drain_on_signal(self, seconds: float) -> AbstractAsyncContextManager[None]:
         """Return a block, for your app's lifespan, in which SIGTERM or SIGINT starts :meth:`drain`.
 
         A server runs the end of the lifespan only when its connections have ended, which is too late to
@@ -351,6 +350,10 @@ class Relay:
             seconds: As for :meth:`drain`.
         """
         check_seconds(seconds, "seconds", zero=True)
+        return self._drain_on_signal(seconds)
+
+    @asynccontextmanager
+    async def _drain_on_signal(self, seconds: float) -> AsyncGenerator[None]:
         loop = asyncio.get_running_loop()
         draining = list[asyncio.Task[None]]()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mintlify_async.contrib.redis import RedisStore
+from mintlify_async.contrib.redis import RedisStore, RedisStreamStore
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.storage.store import Store, new_version
 from tests.storage.store_cases import BLOCK, A, B, StoreCases, count_in_threads, put, values, windows
@@ -212,6 +212,8 @@ async def test_a_blocking_pool_on_another_loop_is_refused(redis_server: RedisSer
     with pytest.raises(ConfigurationError, match="BlockingConnectionPool") as refused:
         await asyncio.to_thread(asyncio.run, store.read([]))
     assert refused.value.field == "client"
+    with pytest.raises(StateError, match="BlockingConnectionPool"):  # the relay goes on without the log
+        await asyncio.to_thread(asyncio.run, RedisStreamStore(client).newest("chat"))
     await client.aclose()
     await pool.disconnect()
 

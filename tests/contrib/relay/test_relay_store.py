@@ -72,6 +72,19 @@ async def test_the_history_is_what_the_stream_folded_to(store):
         assert b"threadId" not in here.page.seen
 
 
+async def test_a_lost_thread_without_a_key_is_left(store):
+    """A service that gives no keys: the question is asked once more, in a new thread, which is kept."""
+    keyless = {"answers": AnswerStyle(thread=ThreadStyle(key_in=()))}
+    async with desk(store=store, service=keyless) as here:
+        await say(here, form(TEXT))
+        here.service.script.ask(status=404)
+        await say(here, form("Two", "u2"))
+        await say(here, form("Three", "u3"))
+        threads = [request.json.get("threadId") for request in here.service.requests]
+        assert threads[0] is threads[2] is None
+        assert threads[1] != threads[3]
+
+
 async def test_another_users_chat_is_not_there(store):
     """It is a 404 like one that never was; a question of another user begins a chat of theirs."""
     async with desk(store=store) as here:
