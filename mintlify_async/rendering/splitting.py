@@ -26,6 +26,9 @@ LONG_WORD: Final = 24
 FENCE_CHARACTERS: Final = 60
 """How much of a line is read to see whether it opens or closes a code block."""
 
+EARLIER_CHARACTERS: Final = 240
+"""How much text before the last third of a message is searched for words where the message may end."""
+
 INFO_CHARACTERS: Final = 20
 """Longest language name of a code block that is repeated where the block is opened again."""
 
@@ -109,6 +112,7 @@ _AMBIGUOUS_END: Final = " \t\r\n\f\v`~>"
 _BLANK_LINES: Final = re.compile(r"(?:\s*\n)?")
 _BLANKS: Final = re.compile(r"\s*")
 _WORD: Final = re.compile(r"\S+")
+_TO_LAST_WORDS: Final = re.compile(r"(?:.*\s)?(?=\S+\s+\S*\Z)", re.DOTALL)  # the last two
 
 
 def _fence_after(line: str, fence: _Fence | None) -> _Fence | None:
@@ -136,6 +140,17 @@ class _Place(NamedTuple):
     reopened: _Fence | None  # the code block that the next message opens again
 
 
+class _Read(NamedTuple):
+    """What is known of the complete lines of a message, which are read only once."""
+
+    at: int  # the start of the line that may grow
+    line_end: int  # the end of the last line before it that is not blank
+    after_blank_line: bool
+    units: int
+    fence: _Fence | None
+    places: list[_Place]
+
+
 class MarkdownSplitter:
     """Splits a growing text into messages.
 
@@ -161,6 +176,7 @@ class MarkdownSplitter:
         self._offset: int = 0  # of this text in all that was fed
         self._index: int = 0
         self._fence: _Fence | None = None  # the code block that the current message opens again
+        self._read: _Read | None = None
         self._floor: int = 0  # the message does not end before this place
         self._last_text: str = ""  # of the last edit of this message
         self._delta_length: int = 0  # characters of its deltas so far
@@ -223,6 +239,7 @@ class MarkdownSplitter:
         """Start a message after *place*."""
         self._text, self._offset = self._text[place.following :], self._offset + place.following
         self._index += 1
+        self._read = None
         self._fence, self._floor, self._last_text, self._delta_length = place.reopened, 0, "", 0
 
     def _skip_blanks(self) -> str:
@@ -232,6 +249,7 @@ class MarkdownSplitter:
             word = _end(_BLANKS, self._text, line)
             start = word if word - line > self._limit // 4 else line
             self._text, self._offset = self._text[start:], self._offset + start
+            self._read = None
         return self._text
 
     def _edit(self, place: _Place, *, final: bool) -> Edit | None:
@@ -251,13 +269,18 @@ class MarkdownSplitter:
 
         *is_settled* says that the last word and the last line do not grow.
         """
-        places = list[_Place]()
+        read = self._read
+        if read is None:
+            opening_units = 0 if self._fence is None else len(self._fence.opening)
+            read = _Read(0, 0, False, opening_units, self._fence, [])
+        at, line_end, after_blank_line, units, fence, complete_places = read
+        places = complete_places.copy()
         count = len if window.isascii() else utf16_units  # for each line: 2,000 lines may fit in a message
-        fence, units = self._fence, 0 if self._fence is None else len(self._fence.opening)
-        line_end = at = 0  # the end of the line before, and the start of the line
-        after_blank_line = False
+        late = self._limit - self._limit // 3
 
-        for line in window.split("\n"):
+        for number, line in enumerate(lines := window[at:].split("\n"), 1):
+            if number == len(lines):
+                self._read = _Read(at, line_end, after_blank_line, units, fence, places.copy())
             start, at, body = at, at + len(line) + 1, line.rstrip()
             if not body:
                 after_blank_line = True
@@ -282,6 +305,10 @@ class MarkdownSplitter:
                 end = start + bisect_right(range(1, len(body) + 1), room, key=lambda n: count(body[:n]))
             if is_too_long or grows or units + len(body) > self._limit // 2:
                 words_start = start + FENCE_CHARACTERS if is_like_fence else start
+                # Of the words before the last third, only the last ones may be needed.
+                first_late = start + max(0, min(late - units, len(body)))
+                skipped = window[words_start : max(words_start, first_late - EARLIER_CHARACTERS)]
+                words_start += _end(_TO_LAST_WORDS, skipped, 0)
                 words = [*_WORD.finditer(window, words_start, max(words_start, start + len(body)))]
                 length, counted = units, start
                 for previous, word in pairwise(words):
