@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import anyio
 from starlette.responses import Response
 
+from mintlify_async.runtime.limits import TimeLimit
+
 from .page_events import KEEP_ALIVE
 from .refusals import RelayRefusal, log_refusal
 
@@ -81,14 +83,15 @@ class PageStream(Response):
     async def _send_log(self, send: Send) -> None:
         frames: bytes | None = KEEP_ALIVE
         async with self._opened as log:
+            loop = asyncio.get_running_loop()
             place, started, pause = 0, False, FIRST_COMMENT
             while frames is not None:
                 try:
-                    async with asyncio.timeout(pause):
+                    with TimeLimit(loop.time() + pause):
                         frames, place = await log.read(place)
                 except TimeoutError:
                     frames = KEEP_ALIVE
-                async with asyncio.timeout(STALL):
+                with TimeLimit(loop.time() + STALL):
                     if not started:
                         if log.refusal is not None:
                             raise log.refusal
