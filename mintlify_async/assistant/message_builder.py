@@ -14,6 +14,7 @@ looked at, so that the cost is linear. A message that was handed out never chang
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, ClassVar, Final, TypeAlias, cast
@@ -286,9 +287,10 @@ class MessageBuilder:
 
     def _in_step(self, call_id: str, *, dynamic: bool | None = None) -> int | None:
         """Return the index of the first part of a call in the current step, or None."""
-        for at in self._calls.get(call_id, ()):
+        places = self._calls.get(call_id, [])
+        for at in places[bisect_left(places, self._step_start) :]:  # each step may have the same call
             is_dynamic = isinstance(self.parts[at], msg.DynamicToolPart)
-            if at >= self._step_start and dynamic in (None, is_dynamic):
+            if dynamic in (None, is_dynamic):
                 return at
         return None
 
