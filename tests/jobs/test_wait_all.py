@@ -155,6 +155,7 @@ async def test_a_step_that_is_cancelled_loses_nothing(view):
     with pytest.raises(StateError):
         await anext(items)
     step.cancel()
+    await asyncio.wait([step])
     seen = []
     while True:
         try:
