@@ -206,7 +206,7 @@ def load_converter() -> Converter:
 
 def _as_json(content: Any) -> Any:
     if isinstance(content, tuple):
-        return [_as_json(item) for item in content]
+        return [_as_json(item) for item in cast("Sequence[Any]", content)]
     return content.to_wire() if isinstance(content, WireValue) else json_safe(content)
 
 
