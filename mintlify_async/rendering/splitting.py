@@ -170,6 +170,7 @@ class MarkdownSplitter:
     def __init__(self, limit: int) -> None:
         check_number(limit, "limit", MIN_LIMIT, whole=True)
         self._limit = limit
+        self._late = limit - limit // 3  # where the last third of a message begins
         self._text: str = ""  # from the start of the current message on
         self._trailing_text: str = ""  # follows this text
         self._closed = False
@@ -212,7 +213,7 @@ class MarkdownSplitter:
             window = _end(_BLANKS, self._text, self._limit) + FENCE_CHARACTERS + LONG_WORD
             all_places, end, is_too_long = self._places(self._text[:window], is_settled=is_settled)
             places = [place for place in all_places if place.end >= max(self._floor, 1)]
-            late_places = [place for place in places if place.units >= self._limit - self._limit // 3]
+            late_places = [place for place in places if place.units >= self._late]
             best = max(reversed(late_places or places[-1:]), key=lambda place: place.rank, default=end)
             if is_too_long and (is_settled or len(self._text) > window):
                 edit = self._edit(best, final=True)
@@ -276,7 +277,6 @@ class MarkdownSplitter:
         at, line_end, after_blank_line, units, fence, complete_places = read
         places = complete_places.copy()
         count = len if window.isascii() else utf16_units  # for each line: 2,000 lines may fit in a message
-        late = self._limit - self._limit // 3
 
         for number, line in enumerate(lines := window[at:].split("\n"), 1):
             if number == len(lines):
@@ -306,7 +306,7 @@ class MarkdownSplitter:
             if is_too_long or grows or units + len(body) > self._limit // 2:
                 words_start = start + FENCE_CHARACTERS if is_like_fence else start
                 # Of the words before the last third, only the last ones may be needed.
-                first_late = start + max(0, min(late - units, len(body)))
+                first_late = start + min(self._late - units, len(body))
                 skipped = window[words_start : max(words_start, first_late - EARLIER_CHARACTERS)]
                 words_start += _end(_TO_LAST_WORDS, skipped, 0)
                 words = [*_WORD.finditer(window, words_start, max(words_start, start + len(body)))]
