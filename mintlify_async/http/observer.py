@@ -128,8 +128,10 @@ def following(observation: Observation, *, active: bool, ends: bool) -> Generato
 
 def note(observation: Observation | None, **facts: Fact | None) -> None:
     """Note the facts that are known, if an observer follows the operation."""
+    if observation is None:
+        return
     for name, fact in facts.items():
-        if observation is not None and fact:
+        if fact:
             observation.set(name, fact)
 
 

@@ -9,7 +9,7 @@ import socket
 import ssl as ssl_module
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -311,7 +311,8 @@ class Transport:
         body = bytearray()
         failure: MintlifyError | None = None
         try:
-            with TimeLimit(at, self._limits):
+            # A limit costs more than reading what has arrived.
+            with nullcontext() if response.content.is_eof() else TimeLimit(at, self._limits):
                 while len(body) <= most and (data := await response.content.readany()):
                     body += data
             if len(body) > most:

@@ -8,7 +8,7 @@ Null in an optional field counts as absent. Where null has a meaning, the field 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache, partial
@@ -335,41 +335,40 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     ignored = {"type"} - fields.keys() if hasattr(cls, "type") else set[str]()
     usual = fields.keys() | ignored
 
-    def sort(content: Mapping[str, Any]) -> dict[str, Any]:
+    def sort(content: Mapping[str, Any], misfits: Collection[str] = ()) -> dict[str, Any]:
         """Return what the generated function takes: without nulls, with what it cannot read in one place.
 
-        It cannot read unknown fields, and lenient fields of another type.
+        It cannot read unknown fields, and *misfits*: lenient fields of another type.
         """
         values: dict[str, Any] = {}
         extra: dict[str, Any] = {}
         for wire, sent in content.items():
             field = fields.get(wire)
-            if field is None:
+            if field is None or wire in misfits:
                 if wire not in ignored:
                     extra[wire] = sent
             elif sent is not None or not field.null_is_absent:
-                fits = not field.lenient or _problem_of(field, hooks[wire], content) is None
-                (values if fits else extra)[wire] = sent
+                values[wire] = sent
         if extra and "extra" in names:
             values[_inside("extra")] = mask_keys(extra)
         return values
 
     def read(content: Any, _: object, local_fields: Mapping[str, Any] = EMPTY) -> Any:
-        values = content  # this one is not narrowed to an object of unknown values
+        values = sent = content  # these two are not narrowed to an object of unknown values
         if not isinstance(content, _OBJECT):
             raise DecodeProblem(" must be an object")
+        local_values = {_inside(name): local for name, local in local_fields.items()}
+        if not usual.issuperset(values) or None in values.values():
+            values = sort(values)
         try:
-            if not local_fields and usual.issuperset(values) and None not in values.values():
-                return generated(values, cls)
+            return generated({**values, **local_values}, cls)
         except (KeyError, DecodeProblem):  # which do not name the field
-            pass
-        values = sort(values) | {_inside(name): sent for name, sent in local_fields.items()}
-        try:
-            return generated(values, cls)
-        except (KeyError, DecodeProblem):
-            problems = (_problem_of(field, hooks[wire], values) for wire, field in fields.items())
-            problem = next(filter(None, problems), "")
-        raise DecodeProblem(problem)
+            problems = {wire: _problem_of(field, hooks[wire], values) for wire, field in fields.items()}
+        misfits = [wire for wire, field in fields.items() if field.lenient and problems.pop(wire)]
+        problem = next(filter(None, problems.values()), None)
+        if problem is not None:
+            raise DecodeProblem(problem)
+        return generated({**sort(sent, misfits), **local_values}, cls)
 
     return read
 

@@ -18,9 +18,13 @@ class LoggedIfSlow:
     def __init__(self, message: str, *args: object) -> None:
         self._message = message
         self._args = args
+        self._alarm: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> None:
-        self._alarm = asyncio.get_running_loop().call_later(SECONDS, log.info, self._message, *self._args)
+        if log.isEnabledFor(logging.INFO):
+            loop = asyncio.get_running_loop()
+            self._alarm = loop.call_later(SECONDS, log.info, self._message, *self._args)
 
     def __exit__(self, *_: object) -> None:
-        self._alarm.cancel()
+        if self._alarm is not None:
+            self._alarm.cancel()
