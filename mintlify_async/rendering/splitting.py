@@ -212,7 +212,8 @@ class MarkdownSplitter:
             # What follows a place decides its rank, so more text than a message is read.
             window = _end(_BLANKS, self._text, self._limit) + FENCE_CHARACTERS + LONG_WORD
             all_places, end, is_too_long = self._places(self._text[:window], is_settled=is_settled)
-            places = [place for place in all_places if place.end >= max(self._floor, 1)]
+            floor = max(self._floor, 1)
+            places = [place for place in all_places if place.end >= floor]
             late_places = [place for place in places if place.units >= self._late]
             best = max(reversed(late_places or places[-1:]), key=lambda place: place.rank, default=end)
             if is_too_long and (is_settled or len(self._text) > window):
@@ -228,10 +229,13 @@ class MarkdownSplitter:
                 return edit
             else:
                 # The best place is held back. Behind a block's end, the shown text would not change.
-                certain_places = [
-                    place for place in places if place.end < best.end and place.reopened is place.fence
-                ]
-                return self._edit(certain_places[-1], final=False) if certain_places else None
+                certain_places = (
+                    place
+                    for place in reversed(places)
+                    if place.end < best.end and place.reopened is place.fence
+                )
+                certain = next(certain_places, None)
+                return None if certain is None else self._edit(certain, final=False)
         return None
 
     # Inside ---------------------------------------------------------------------------------
