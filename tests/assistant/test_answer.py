@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from mintlify_async.assistant.stream import MessageStream
 from mintlify_async.errors import StreamInterruptedError
-from mintlify_async.events import ResetStep, StartStep, TextDelta, TextEnd, TextStart
+from mintlify_async.events import StartStep, TextDelta, TextEnd, TextStart
 from mintlify_async.messages import Message, TextPart
 from mintlify_async.rendering.markdown import answer_markdown, extras_markdown
-from mintlify_async.rendering.readable_text import ReadableText, text_of
+from mintlify_async.rendering.readable_text import text_of
 from mintlify_async.testing.faults import Cut
 
 
@@ -39,9 +39,19 @@ RESET = [
     {"type": "start-step"},
     *part("a", "Kept."),
     {"type": "start-step"},
-    {"type": "text-start", "id": "b"},
-    {"type": "text-delta", "id": "b", "delta": "Void so far\n\n```sugg"},
+    *part("b", "Void so far\n\n```sugg")[:-1],
     {"type": "reset-step"},
+    *part("b", "Void, too."),
+    *part("c", "Half\ud83d")[:-1],
+    {"type": "reset-step"},
+    *part("c", "Instead."),
+    FINISH,
+]
+RESET_FIRST = [*part("a", "```sugg")[:-1], {"type": "reset-step"}, *part("b", "Instead."), FINISH]
+OTHER_MESSAGE = [
+    {"type": "start", "messageId": "m1"},
+    *part("a", "Void."),
+    {"type": "start", "messageId": "m2"},
     *part("b", "Instead."),
     FINISH,
 ]
@@ -86,15 +96,23 @@ async def test_every_view_reads_the_same(service, session, events, text):
     assert all(event["delta"] in answer.message.text for event in events if event["type"] == "text-delta")
 
 
-async def test_a_void_step_is_no_part_of_the_text(service, session):
+@pytest.mark.parametrize(
+    ("events", "text", "shown"),
+    [
+        (RESET, "Kept.\n\nInstead.", "Kept.\n\nVoid so far\n\nVoid, too.\n\nHalf\n\nInstead."),
+        (RESET_FIRST, "Instead.", "Instead."),
+        (OTHER_MESSAGE, "Instead.", "Void.\n\nInstead."),
+    ],
+    ids=["reset-step", "reset-step first", "start"],
+)
+async def test_what_is_void_is_no_part_of_the_text(service, session, events, text, shown):
     """A view that grows keeps what it has shown, drops what it held back, and goes on in a new paragraph."""
-    service.script.ask(events=RESET, times=None)
+    service.script.ask(events=events, times=None)
     answer = await session.ask("x")
-    assert answer.text == answer_markdown(answer) == "Kept.\n\nInstead."
-    shown = "Kept.\n\nVoid so far\n\nInstead."
+    assert answer.text == answer_markdown(answer) == text
     async with session.ask("x") as reply:
         assert "".join([piece async for piece in reply.text_stream]) == shown
-        assert reply.text == answer.text
+        assert reply.text == text
     assert [edit.text async for edit in session.ask("x").edits(every=0)][-1] == shown
 
 
@@ -146,23 +164,9 @@ async def test_an_answer_that_continues_a_message_continues_its_text(service, se
 
 # Any events ------------------------------------------------------------------------------------
 
-PIECES = [
-    "text",
-    "A b",
-    " ",
-    "\n",
-    "\n\n",
-    "```suggestions\n",
-    "(A)[/a]\n",
-    "```",
-    "`",
-    "~~~\n",
-    "sugg",
-    "estions",
-]
-pieces_of_text = st.sampled_from(
-    [*PIECES, "```py\n", "\r\n", "é", "\ud83d", "\ude00", "```suggestions\n(B)[/b]\n```\n", ""]
-)
+WORDS = ["text", "A b", " ", "sugg", "estions", "```", "`", "é", "\ud83d", "\ude00", ""]
+LINES = ["\n", "\n\n", "\r\n", "```suggestions\n", "(A)[/a]\n", "~~~\n", "```py\n"]
+pieces_of_text = st.sampled_from([*WORDS, *LINES, "```suggestions\n(B)[/b]\n```\n"])
 ids = st.sampled_from("abc")
 deltas = st.builds(lambda id, delta: TextDelta(id=id, delta=delta), ids, pieces_of_text)
 several = st.lists(
@@ -210,35 +214,3 @@ def test_the_text_so_far_is_what_was_streamed_so_far(events):
         shown += growing.after(event)
         assert shown == stream.text
     assert shown + growing.close() == text_of(stream.message)
-
-
-@given(
-    steps=st.lists(
-        st.tuples(st.lists(st.lists(pieces_of_text, max_size=6), max_size=3), st.booleans()), max_size=5
-    )
-)
-def test_what_a_reset_made_void(steps):
-    """The text has none of it; the stream keeps what it had handed out, and nothing else of it."""
-    events, read = [], ReadableText()
-    expected, kept = "", []
-    for texts, void in steps:
-        events.append(StartStep())
-        for at, pieces in enumerate(texts):
-            cut = void and at == len(texts) - 1
-            events += [TextStart(id="a"), *(TextDelta(id="a", delta=piece) for piece in pieces)]
-            expected += "".join(map(read.feed, pieces))
-            if cut:
-                read.drop_part()
-            else:
-                events.append(TextEnd(id="a"))
-                expected += read.end_part()
-        if void:
-            events.append(ResetStep())
-        else:
-            kept += ["".join(pieces) for pieces in texts]
-    stream = streamed(events)
-    growing = stream.growing_text()
-    shown = "".join([growing.after(event) for event in iter(stream.next_event, None)]) + growing.close()
-    assert shown == expected
-    parts = tuple(TextPart(text=text) for text in kept)
-    assert text_of(stream.message) == text_of(Message(id="", role="assistant", parts=parts))

@@ -1,20 +1,16 @@
-"""The views of one answer, its limits, its thread, and TLS and proxies on the way to it."""
+"""The views of one answer, its limits, its end, and proxies on the way to it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
-import json
-import pickle
-import ssl
 import traceback
 import warnings
 import weakref
 
-import aiohttp
+import anyio
 import pytest
-import trustme
 from attrs import evolve
 
 from mintlify_async import (
@@ -23,35 +19,25 @@ from mintlify_async import (
     APIStatusError,
     AssistantError,
     Finish,
+    MemoryStore,
     Message,
+    Quota,
     StateError,
     StreamInterruptedError,
     Timeouts,
 )
-from mintlify_async.errors import StreamDecodeError, UnexpectedResponseError
-from mintlify_async.http.failures import version_numbers
-from mintlify_async.testing import LocalService
-from mintlify_async.testing.faults import Cut, Reset
+from mintlify_async.errors import StreamDecodeError
+from mintlify_async.testing.faults import Cut, NoAnswer, Reset
+from tests.support.fault_catalogue import BODY, EVENTS
 from tests.support.observer_watch import Watch
-from tests.support.odd_faults import BrokenChunking, GzipBomb
-from tests.support.secret_guard import Keys
+from tests.support.odd_faults import BrokenChunking
 
-KEYS = Keys()
-ANSWER = [
-    {"type": "start", "messageId": "m1"},
-    {"type": "text-start", "id": "0"},
-    {"type": "text-delta", "id": "0", "delta": "Hello "},
-    {"type": "text-delta", "id": "0", "delta": "w\ud83d"},
-    {"type": "text-delta", "id": "0", "delta": "\ude00"},
-    {"type": "text-end", "id": "0"},
-    {"type": "finish", "finishReason": "stop"},
-]
-TEXT = "Hello w\U0001f600"
+WITHOUT_DONE = BODY.removesuffix(b"data: [DONE]\n\n")
 
 
 async def test_an_abort_is_a_normal_end(service, session):
     """The service stopped by itself; the text is kept."""
-    service.script.ask(events=[*ANSWER[:3], {"type": "abort", "reason": "stopped"}])
+    service.script.ask(events=[*EVENTS[:3], {"type": "abort", "reason": "stopped"}])
     reply = await session.ask("x")
     assert (reply.aborted, reply.abort_reason, reply.text) == (True, "stopped", "Hello ")
 
@@ -71,31 +57,6 @@ async def test_an_answer_that_is_too_large(service, session, monkeypatch, what, 
     service.script.ask(body=body)
     with pytest.raises(StreamDecodeError, match=f"{what} is larger than"):
         await session.ask("x")
-
-
-async def test_a_decompression_bomb_is_bounded(service):
-    """100 MB of nothing are counted as they are unpacked."""
-    service.script.ask(body=b"x", fault=GzipBomb(100_000_000))
-    async with service.session() as session:
-        # From 3.13.3 until 3.14, aiohttp itself refuses to unpack so much, before our limit is reached.
-        by_aiohttp = (3, 13, 3) <= version_numbers(aiohttp.__version__) < (3, 14)
-        expected = StreamInterruptedError if by_aiohttp else (StreamDecodeError, UnexpectedResponseError)
-        with pytest.raises(expected):
-            await session.ask("x")
-
-
-async def test_a_certificate_that_is_not_trusted_was_not_sent_and_is_not_retried(caplog):
-    """Asking again cannot help."""
-    caplog.set_level("INFO")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
-    async with LocalService(ssl=context) as service, service.session() as session:
-        for call in (session.create_job("x"), session.ask("x").run(), session.job("j").refresh()):
-            with pytest.raises(APIConnectionError, match="certificate") as caught:
-                await call
-            assert (caught.value.sent, caught.value.reason) == ("no", "certificate")
-    assert "again in" not in caplog.text
-    assert service.requests == []
 
 
 @pytest.mark.parametrize("proxy", ["given", "environment", None])
@@ -118,13 +79,12 @@ async def test_a_large_prompt_goes_out_whole(service, session):
 
 
 @pytest.mark.parametrize("fault", [BrokenChunking(), Cut(at=100), Reset()])
-async def test_no_frame_of_an_error_holds_what_aiohttp_raised(virtual, fault):
+async def test_no_frame_of_an_error_holds_what_aiohttp_raised(virtual, service, session, fault):
     """Tools that print the locals of each frame show none of its objects."""
     expected = APIConnectionError if isinstance(fault, Reset) else StreamInterruptedError
-    async with LocalService() as service, service.session() as session:
-        service.script.ask(events=ANSWER, fault=fault)
-        with pytest.raises(expected) as caught:
-            await session.ask("x")
+    service.script.ask(events=EVENTS, fault=fault)
+    with pytest.raises(expected) as caught:
+        await session.ask("x")
     links: list[BaseException | None] = [caught.value]
     for link in links:
         if link is not None:
@@ -163,23 +123,21 @@ STEPS = {"a task each": asyncio.create_task, "wait_for": lambda step: asyncio.wa
 
 @pytest.mark.parametrize("view", READS)
 @pytest.mark.parametrize("how", STEPS)
-async def test_each_step_may_run_in_a_task_of_its_own(virtual, view, how):
+async def test_each_step_may_run_in_a_task_of_its_own(virtual, service, session, view, how):
     """Also short waits, with a second of other work after each, read the whole answer."""
     words = ["Hello ", "there ", "my ", "friend"]
     deltas = [{"type": "text-delta", "id": "0", "delta": word} for word in words]
     paused = [step for delta in deltas for step in (12.0, delta)]
-    async with LocalService() as service, service.session() as session:
-        service.script.ask(events=[*ANSWER[:2], *paused, *ANSWER[-2:]])
-        items = READS[view](session.ask("x"))
-        seen = []
-        with contextlib.suppress(StopAsyncIteration):
-            while True:
-                try:
-                    seen.append(await STEPS[how](anext(items)))
-                except TimeoutError:
-                    await asyncio.sleep(1)
-        text = "".join(map(text_of, seen)) if view in ("the reply", "text_stream") else text_of(seen[-1])
-        assert text == "".join(words)
+    service.script.ask(events=[*EVENTS[:2], *paused, *EVENTS[-2:]])
+    items, seen = READS[view](session.ask("x")), []
+    with contextlib.suppress(StopAsyncIteration):
+        while True:
+            try:
+                seen.append(await STEPS[how](anext(items)))
+            except TimeoutError:
+                await asyncio.sleep(1)
+    text = "".join(map(text_of, seen)) if view in ("the reply", "text_stream") else text_of(seen[-1])
+    assert text == "".join(words)
 
 
 AFTERWARDS = {
@@ -195,34 +153,31 @@ AFTERWARDS = {
 
 @pytest.mark.parametrize("done", [False, True])
 @pytest.mark.parametrize("what", AFTERWARDS)
-async def test_nothing_after_the_end_harms_a_whole_answer(service, monkeypatch, what, done):
+async def test_nothing_after_the_end_harms_a_whole_answer(service, session, monkeypatch, what, done):
     """Whatever follows ``finish`` or ``[DONE]``: the answer has arrived."""
-    frames = "".join(f"data: {json.dumps(event)}\n\n" for event in ANSWER)
-    body = frames.encode() + (b"data: [DONE]\n\n" if done else b"") + AFTERWARDS[what]
-    service.script.ask(body=body)
+    service.script.ask(body=(BODY if done else WITHOUT_DONE) + AFTERWARDS[what])
     monkeypatch.setattr("mintlify_async.assistant.sse.MAX_EVENT_BYTES", 4000)
     monkeypatch.setattr("mintlify_async.assistant.stream.MAX_REPLY_BYTES", 20_000)
-    async with service.session() as session:
-        reply = session.ask("x")
-        events = [event async for event in reply]
-        assert reply.text == TEXT
-        last = {"an error": "error", "more than the reply may hold": "data-x"}
-        assert events[-1].type == last.get(what, "finish")
-        assert reply.complete
+    reply = session.ask("x")
+    events = [event async for event in reply]
+    assert reply.text == "Hello world"
+    last = {"an error": "error", "more than the reply may hold": "data-x"}
+    assert events[-1].type == last.get(what, "finish")
+    assert reply.complete
 
 
 @pytest.mark.parametrize(("done", "seconds"), [(False, 5.0), (True, 1.0)])
 @pytest.mark.parametrize("noise", ["events", "comments"])
-async def test_an_answer_that_is_held_open_after_its_end_is_let_go(virtual, done, seconds, noise):
+async def test_an_answer_that_is_held_open_after_its_end_is_let_go(
+    virtual, service, session, done, seconds, noise
+):
     """After ``finish`` 1 s of silence or 5 s in all, after ``[DONE]`` 1 s in all."""
-    body = "".join(f"data: {json.dumps(event)}\n\n" for event in ANSWER).encode()
     more = b'data: {"type":"data-x","data":1}\n\n' if noise == "events" else b": still here\n\n"
     limit = seconds if noise == "events" else 1.0
-    async with LocalService() as service, service.session() as session:
-        service.script.ask(body=[body + b"data: [DONE]\n\n" * done, *[0.2, more] * 100])
-        started = virtual.now()
-        assert (await session.ask("x")).text == TEXT
-        assert limit - 0.3 <= virtual.now() - started <= limit + 0.3
+    service.script.ask(body=[BODY if done else WITHOUT_DONE, *[0.2, more] * 100])
+    started = virtual.now()
+    assert (await session.ask("x")).text == "Hello world"
+    assert limit - 0.3 <= virtual.now() - started <= limit + 0.3
 
 
 # The answer as a value -------------------------------------------------------------------------
@@ -233,7 +188,7 @@ async def test_awaiting_gives_the_answer_as_a_value(service, session):
     suggested = "\n\n```suggestions\n(Log in)[/login]\n```"
     source = {"type": "source-url", "sourceId": "s", "url": "https://docs.acme.com/sso", "title": "SSO"}
     delta = {"type": "text-delta", "id": "0", "delta": suggested}
-    events = [*ANSWER[:3], delta, ANSWER[5], source, {**ANSWER[6], "threadId": "t1"}]
+    events = [*EVENTS[:3], delta, EVENTS[4], source, EVENTS[5]]
     service.script.ask(events=events, headers={"X-Request-Id": "req_1"})
     reply = session.ask("x")
     answer = await reply
@@ -256,7 +211,7 @@ async def test_an_answer_is_a_key_of_a_dict(service, session):
     output = {"type": "tool-output-available", "toolCallId": "c", "output": {"results": [1]}}
     call = {"type": "tool-input-available", "toolCallId": "c", "toolName": "search", "input": {}}
     service.script.ask(
-        events=[*ANSWER[:-1], call, output, {**ANSWER[-1], "messageMetadata": {"n": 1}}], times=2
+        events=[*EVENTS[:-1], call, output, {**EVENTS[-1], "messageMetadata": {"n": 1}}], times=2
     )
     answer = await session.ask("x")
     again = evolve(answer, message=Message.from_wire(answer.message.to_wire()))
@@ -265,31 +220,22 @@ async def test_an_answer_is_a_key_of_a_dict(service, session):
     assert len({answer, evolve(answer, events_seen=1)}) == 2
 
 
-async def test_a_pickled_answer_has_no_key(session):
-    """So it cannot go on with the thread; all else is there."""
-    answer = await session.ask("How do I log in?")
-    assert answer.thread.key
-    pickled = pickle.dumps(answer)
-    assert answer.thread.key.encode() not in pickled
-    again = pickle.loads(pickled)
-    assert (again.text, again.thread_id, again.thread.key) == (answer.text, answer.thread_id, None)
-    assert again.message == answer.message
-
-
 async def test_a_reply_has_its_answer_when_it_has_ended(service, session):
     """Not before; not when it failed; but when it was closed after its ``finish``."""
-    service.script.ask(events=ANSWER)
+    service.script.ask(events=EVENTS)
     async with session.ask("x") as reply:
         async for event in reply:
             with pytest.raises(StateError, match="not read to its end yet; `await` the reply"):
                 _ = reply.answer
             if isinstance(event, Finish):
                 break
-    assert reply.answer.text == TEXT
-    service.script.ask(events=[*ANSWER[:3], {"type": "error", "errorText": "overloaded"}])
+    assert reply.answer.text == "Hello world"
+    service.script.ask(events=[*EVENTS[:3], {"type": "error", "errorText": "overloaded"}])
     reply = session.ask("x")
-    with pytest.raises(AssistantError):
-        await reply
+    errors = [(await asyncio.gather(reply.run(), return_exceptions=True))[0] for _ in range(2)]
+    assert isinstance(errors[0], AssistantError)
+    assert errors[0] is errors[1]
+    assert service.requests.count("ask") == 2
     for read_again in (lambda: reply.answer, lambda: aiter(reply), lambda: aiter(reply.text_stream)):
         with pytest.raises(StateError, match="without a complete answer") as caught:
             read_again()
@@ -315,10 +261,10 @@ async def test_a_reply_that_was_not_started_says_how_to_read_it(service, session
 async def test_a_reply_is_read_once(service, session, view, how):
     """A loop over an answer that is gone would do nothing, in silence."""
     broken = {"type": "error", "errorText": "overloaded"}
-    service.script.ask(events=[*ANSWER[:3], broken] if how == "failed" else ANSWER)
+    service.script.ask(events=[*EVENTS[:3], broken] if how == "failed" else EVENTS)
     reply = session.ask("x")
     if how == "read":
-        assert len([event async for event in reply]) == 7
+        assert len([event async for event in reply]) == 6
     elif how == "awaited":
         await reply
     elif how == "failed":
@@ -372,7 +318,7 @@ async def test_what_was_tried_or_closed_does_not_warn(service, session):
 @pytest.mark.parametrize("view", ["text_stream", "edits"])
 async def test_aclosing_a_view_closes_its_reply(service, session, view):
     """Leaving the block of a view frees the connection, as leaving the reply's block does."""
-    service.script.ask(events=[*ANSWER[:3], 60.0])
+    service.script.ask(events=[*EVENTS[:3], 60.0])
     reply = session.ask("Hm?")
     made = getattr(reply, view)
     async with contextlib.aclosing(made if view == "text_stream" else made()) as reading:
@@ -385,7 +331,7 @@ async def test_aclosing_a_view_closes_its_reply(service, session, view):
 # A step that was cancelled ------------------------------------------------------------------------
 
 
-PAUSED = [*ANSWER[:3], 300.0, *ANSWER[3:]]
+PAUSED = [*EVENTS[:3], 300.0, *EVENTS[3:]]
 
 
 @pytest.mark.parametrize("entered", [False, True])
@@ -432,3 +378,66 @@ async def test_a_reply_that_is_dropped_after_a_cancelled_step_is_closed_at_once(
     assert gone() is None
     await asyncio.sleep(0.5)
     assert service.answering == 0
+
+
+# Closing a reply while it is opened -----------------------------------------------------------------
+
+
+async def events_of(reply):
+    """Return the events of *reply*."""
+    return [event async for event in reply]
+
+
+async def test_closing_a_reply_that_is_being_opened_frees_it_at_once(service):
+    """Closing a reply before its answer began ends its reader and closes the connection."""
+    service.script.ask(fault=NoAnswer())
+    async with service.session() as session:
+        reply = session.ask("x")
+
+        reader = asyncio.create_task(events_of(reply))
+        await service.until(lambda running: running.answering == 1)
+        await reply.close()
+        with anyio.fail_after(20):
+            assert await reader == []
+            await service.until(lambda running: not running.answering)
+        with pytest.raises(StreamInterruptedError):
+            await reply
+
+
+async def test_a_reply_that_was_closed_ends_quietly_though_its_session_closes_too(service):
+    """Closing a reply between two attempts, and then its session, raises nothing in the reader."""
+    service.script.ask(status=429, headers={"Retry-After": "30"}, times=None)
+    retried = asyncio.Event()
+    watch = Watch()
+    watch.event = lambda name, _: retried.set() if name == "retry" else None
+    session = service.session(observer=watch)
+    reply = session.ask("x")
+
+    reader = asyncio.create_task(events_of(reply))
+    with anyio.fail_after(20):
+        await retried.wait()
+    await reply.close()
+    await session.close()
+    with anyio.fail_after(20):
+        assert await reader == []
+    assert service.requests.count("ask") == 1
+
+
+async def test_closing_a_reply_does_not_wait_for_a_slot_that_is_given_back(service):
+    """Closing a reply does not wait for a slow quota store, and no retry is reported for it."""
+    watch, giving_back = Watch(), asyncio.Event()
+
+    class Slow(MemoryStore):
+        async def refund(self, *args, **kwargs):
+            giving_back.set()
+            await asyncio.sleep(3600)
+
+    quota = Quota(store=Slow())
+    async with service.refusing(), service.session(quota=quota, observer=watch) as session:
+        reply = session.ask("x")
+        reader = asyncio.create_task(reply.__aenter__())
+        await giving_back.wait()
+        await reply.close()
+        with anyio.fail_after(20):
+            assert await reader is reply
+    assert watch.count("retry") == 0
