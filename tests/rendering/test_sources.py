@@ -1,23 +1,25 @@
-"""The sources of an answer: each page once, whatever it was called by."""
+"""The sources of an answer, each page once, and what stands below it as Markdown."""
 
 from __future__ import annotations
 
 import json
 import pickle
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.messages import Message, SourceDocumentPart, SourceUrlPart, ToolPart
+from mintlify_async.messages import Message, SourceDocumentPart, SourceUrlPart, TextPart, ToolPart
+from mintlify_async.rendering.markdown import answer_markdown, extras_markdown
 from mintlify_async.rendering.sources import AnswerSource, sources_of, whole_address
 
 SITE = "https://docs.acme.com"
 
 
-def message(*parts) -> Message:
-    return Message(id="m", role="assistant", parts=parts)
+def message(*parts, text: str = "") -> Message:
+    return Message(id="m", role="assistant", parts=(*parts, TextPart(text=text)))
 
 
 def url(address: str, title: str | None = None, id: str = "s") -> SourceUrlPart:
@@ -60,14 +62,7 @@ def test_a_search_without_results_has_no_sources(output):
     assert sources_of(message(tool(output))) == []
 
 
-FORMS = [
-    "/login",
-    "login",
-    "/login/",
-    "https://docs.acme.com/login",
-    "https://docs.acme.com/login/",
-    "http://DOCS.acme.com/login",
-]
+FORMS = ["/login", "login", "/login/", f"{SITE}/login", f"{SITE}/login/", "http://DOCS.acme.com/login"]
 
 
 @pytest.mark.parametrize("first", FORMS)
@@ -140,7 +135,8 @@ def test_a_path_is_joined_to_the_site(path, whole):
     assert whole_address(path, None) == path
 
 
-NO_SITE = (
+NO_SITE = [
+    "",
     "docs.acme.com",
     "https://",
     "//a.b",
@@ -149,13 +145,77 @@ NO_SITE = (
     "https://a.b?x",
     "https://a.b#x",
     7,
-)
+]
 
 
-@pytest.mark.parametrize("site", ["", *NO_SITE, "https://user:password@a.b"])
+@pytest.mark.parametrize("site", [*NO_SITE, "https://user:password@a.b"])
 def test_what_is_no_whole_address_is_refused(site):
     """The error names the field and an example, and repeats no password."""
     with pytest.raises(ConfigurationError, match=r"such as https://docs\.acme\.com") as caught:
         sources_of(message(), site=site)
     assert caught.value.field == "site"
     assert "password" not in str(caught.value)
+
+
+# As Markdown --------------------------------------------------------------------------------------
+
+
+def test_an_answer_with_everything_below():
+    """Text, sources, suggestions: three blocks, whole addresses."""
+    answer = message(
+        search({"path": "/login#form", "metadata": {"title": "Log in"}}),
+        text="Press *Log in*.\n\n```suggestions\n(SSO)[/guides/sso]\n(Roles)[https://acme.com/roles]\n```",
+    )
+    assert answer_markdown(answer, site=SITE) == (
+        "Press *Log in*.\n\n"
+        "**Sources**\n\n- [Log in](https://docs.acme.com/login)\n  - [#form](https://docs.acme.com/login#form)\n\n"
+        "**See also**\n\n- [SSO](https://docs.acme.com/guides/sso)\n- [Roles](https://acme.com/roles)"
+    )
+
+
+def test_nothing_below_is_nothing():
+    """No empty lists; a reply's message may be None."""
+    nothing = SimpleNamespace(message=None, site=None)
+    assert answer_markdown(nothing) == extras_markdown(nothing) == ""
+    assert extras_markdown(message(text="Hello.")) == ""
+    assert answer_markdown(message(text="Hello.\n")) == "Hello."
+    assert answer_markdown(message()) == ""
+
+
+def test_documents_have_no_address():
+    """They are named."""
+    document = SourceDocumentPart(source_id="d", media_type="application/pdf", title="Terms_2026")
+    assert extras_markdown(message(document)) == "**Sources**\n\n- Terms\\_2026"
+
+
+def test_the_words_above_can_be_chosen_or_left_out():
+    """Another language; one list alone."""
+    answer = message(url("https://acme.com/a", "A"), text="```suggestions\n(SSO)[/sso]\n```")
+    assert extras_markdown(answer, sources="Quellen", suggestions=None) == (
+        "**Quellen**\n\n- [A](https://acme.com/a)"
+    )
+    assert extras_markdown(answer, sources=None).startswith("**See also**")
+
+
+@pytest.mark.parametrize(
+    ("title", "address", "link"),
+    [
+        ("a [b] *c* _d_", "https://x/a", r"[a \[b\] \*c\* \_d\_](https://x/a)"),
+        ("two\nlines", "https://x/a b(c)", "[two lines](https://x/a%20b%28c%29)"),
+        ("<b>", "https://x/<s>", r"[\<b\>](https://x/%3Cs%3E)"),
+        (None, "https://x/y", "[https://x/y](https://x/y)"),
+    ],
+)
+def test_no_title_or_address_breaks_the_link(title, address, link):
+    """What the service names is data, not markup."""
+    assert extras_markdown(message(url(address, title))) == f"**Sources**\n\n- {link}"
+
+
+def test_an_answer_knows_its_site():
+    """The helpers take it from the answer; the argument wins."""
+    linked = message(url("/a", "A"), text="```suggestions\n(SSO)[/sso]\n```")
+    known = SimpleNamespace(message=linked, site=SITE)
+    assert extras_markdown(known) == (
+        "**Sources**\n\n- [A](https://docs.acme.com/a)\n\n**See also**\n\n- [SSO](https://docs.acme.com/sso)"
+    )
+    assert "https://other.com/sso" in answer_markdown(known, site="https://other.com")

@@ -17,14 +17,8 @@ from mintlify_async.rendering.splitting import Edit, MarkdownSplitter, split_mar
 words = st.sampled_from(
     [
         *("a", "word", "café", "longer-word", "`code`", "``", "`", "-", "|", "~~gone~~", ">", "[a](/b)"),
-        *(
-            "x" * 30,
-            "y" * 250,
-            "日本語のとても長い文",
-            "```in line```",
-            "x" * 22 + "```" + "~" * 9,
-            "https://docs.acme.com/guides/sign-in",
-        ),
+        *("x" * 30, "y" * 250, "日本語のとても長い文", "```in line```", "x" * 22 + "```" + "~" * 9),
+        "https://docs.acme.com/guides/sign-in",
         *("😀", "👩‍👩‍👧", "🇦🇹", "🇦🇹🇩🇪" * 40, "👍🏽" * 30, "1️⃣", "e\u0301", "o" + "\u0302" * 90, "\u0301"),
         *("한국어", "\u1112\u1161\u11ab" * 20, "क्ष" * 20, "ก\u0e33", "\u0600\u0661"),
     ]
@@ -93,9 +87,8 @@ def follow(edits: list[Edit], limit: int, *, pauses: bool = False) -> list[str]:
         assert edit.index not in done, "a final message is not touched again"
         assert not without_fences(edit.text)[1], "no code block is left open"
         if edit.index not in seen:
-            assert pauses or edit.index == len(seen), "messages come in order"
+            assert edit.index == len(seen), "messages come in order"
             assert pauses or edit.index == 0 or edit.index - 1 in done
-            assert edit.index == len(seen)
         else:
             assert edit.index == len(seen) - 1
         seen[edit.index] = edit.text
@@ -184,24 +177,6 @@ def test_a_long_code_block_is_closed_and_opened_again():
     ]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["``` inline``` inline", "```\n``` inside\n```", "~~~\n> ~~~ x\n~~~", "```\n" + "> " * 40 + "\n```"],
-)
-def test_what_only_begins_like_a_fence_is_not_cut_there(text):
-    """Not while it grows either: the rest of the line decides."""
-    assert follow([*grow(text, 200, [1], ["look"])], 200) == [text]
-    lines = "word\n" * 28 + text
-    assert content("\n".join(follow([*grow(lines, 200, [1], ["look"])], 200))) == content(lines)
-
-
-def test_a_long_line_that_opens_a_block_is_cut_in_it():
-    """What follows its language is text of the block, as far as it does not fit."""
-    messages = follow([*grow("```py " + "word " * 100 + "\ncode\n```", 200, [7], ["look"])], 200)
-    assert all(message.startswith("```py") for message in messages)
-    assert "".join(messages).count("word") == 100
-
-
 def test_a_run_of_marks_longer_than_a_message_fills_messages():
     """Thousands of marks on one letter are cut where the limit is, and nothing else is."""
     marks = "e" + "\u0301" * 5000
@@ -277,11 +252,6 @@ def test_the_indentation_of_a_messages_first_line_is_kept(spaces, kept):
     code = "x" * 190
     first, second = split_markdown(f"```\n{code}\n\n" + " " * spaces + "word\n```", 200)
     assert (first, second) == (f"```\n{code}\n```", "```\n" + " " * kept + "word\n```")
-
-
-def test_a_thousand_messages_of_blanks_are_passed_over():
-    """Blanks before the first word make no message, however many there are."""
-    assert split_markdown(" " * 1_000_000 + "word", 200) == ["word"]
 
 
 @pytest.mark.parametrize("unit", ["x", "word ", "` ", "é"])
