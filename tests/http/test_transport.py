@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import threading
 import weakref
 from contextlib import AsyncExitStack, suppress
 from typing import Any
@@ -14,36 +13,35 @@ import aiohttp
 import pytest
 
 from mintlify_async import MintlifySession, NotFoundError, StateError
-from mintlify_async.testing import LocalService
 from tests.support.secret_guard import Keys
+from tests.support.served import Served
 from tests.support.wire_kit import JOB
 
 KEYS = Keys()
 
 
-async def test_what_wraps_aiohttp_may_add_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_wraps_aiohttp_may_add_headers(service, session, monkeypatch):
     """A header that a tracer adds to one request is not in the next."""
-    seen: list[str | None] = []
+    seen = []
     request = aiohttp.ClientSession._request
 
-    async def traced(*arguments: Any, **options: Any) -> aiohttp.ClientResponse:
+    async def traced(*arguments, **options):
         headers = options["headers"]
         seen.append(headers.get("x-trace"))
         headers["x-trace"] = "first"
         return await request(*arguments, **options)
 
     monkeypatch.setattr(aiohttp.ClientSession, "_request", traced)
-    async with LocalService() as service, service.session() as session:
-        for _ in range(2):
-            with suppress(NotFoundError):
-                await session.job("j").refresh()
+    for _ in range(2):
+        with suppress(NotFoundError):
+            await session.job("j").refresh()
     assert seen == [None, None]
 
 
 @pytest.mark.parametrize("borrowed", [False, True], ids=["own", "borrowed"])
 async def test_a_header_goes_out_once_however_it_is_written(borrowed: bool) -> None:
-    """A user's header takes the place of ours in any case of letters; the key's and the body's are ours."""
-    given = {"user-agent": "mine/1", "ACCEPT": "x/y", "accept-encoding": "br"}
+    """A header takes the place of the session's or ours in any case; the key's and the body's are ours."""
+    given = {"user-agent": "mine/1", "Accept": "x/y", "accept-encoding": "br", "x-a": "call"}
     heads: list[bytes] = []
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -57,7 +55,7 @@ async def test_a_header_goes_out_once_however_it_is_written(borrowed: bool) -> N
         await writer.wait_closed()
 
     async with await asyncio.start_server(take, "127.0.0.1", 0) as server, AsyncExitStack() as stack:
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"headers": {"User-Agent": "session", "X-A": "session", "x-b": "1"}}
         if borrowed:
             options["client_session"] = await stack.enter_async_context(aiohttp.ClientSession())
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -66,10 +64,13 @@ async def test_a_header_goes_out_once_however_it_is_written(borrowed: bool) -> N
     lines = [line.partition(": ") for line in heads[0].decode().split("\r\n")[1:] if line]
     sent = [(name.lower(), value) for name, _, value in lines]
     assert len(sent) == len(dict(sent))
-    assert {name: dict(sent)[name] for name in (*map(str.lower, given), "content-type", "authorization")} == {
+    names = (*map(str.lower, given), "x-b", "content-type", "authorization")
+    assert {name: dict(sent)[name] for name in names} == {
         "user-agent": "mine/1",
         "accept": "x/y",
         "accept-encoding": "br",
+        "x-a": "call",
+        "x-b": "1",
         "content-type": "application/json",
         "authorization": f"Bearer {KEYS.admin}",
     }
@@ -103,30 +104,24 @@ async def test_a_session_with_other_options_keeps_the_first_one_alive(service):
     await session().close()
 
 
-async def test_a_borrowed_session_of_another_loop_sends_nothing(service):
+def test_a_borrowed_session_of_another_loop_sends_nothing():
     """A borrowed client session of another event loop is refused before anything is written."""
-    ready, done = threading.Event(), threading.Event()
-    made = []
 
-    async def owner():
-        async with aiohttp.ClientSession() as ours, service.session(client_session=ours) as session:
-            await session.create_job("first")
-            made.append(session)
-            ready.set()
-            while not done.is_set():
-                await asyncio.sleep(0.001)
+    async def borrow(service):
+        ours = aiohttp.ClientSession()
+        session = service.session(client_session=ours)
+        await session.create_job("first")
+        return ours, session
 
-    thread = threading.Thread(target=lambda: asyncio.run(owner()))
-    thread.start()
-    while not ready.is_set():
-        await asyncio.sleep(0.001)
-    try:
-        for call in (made[0].create_job("second"), made[0].ask("x").run()):
+    async def use_here(session):
+        for call in (session.create_job("second"), session.ask("x").run()):
             with pytest.raises(StateError, match="another event loop"):
                 await call
-        await asyncio.sleep(0.05)  # it was the other loop that sent it
-    finally:
-        done.set()
-        while thread.is_alive():
-            await asyncio.sleep(0.001)
-    assert len(service.requests) == 1
+
+    with Served() as served, asyncio.Runner() as owner:
+        ours, session = owner.run(borrow(served.service))
+        asyncio.run(use_here(session))
+        owner.run(asyncio.sleep(0.05))  # it was the other loop that sent it
+        owner.run(session.close())
+        owner.run(ours.close())
+        assert len(served.service.requests) == 1

@@ -1,15 +1,35 @@
-"""Bad arguments are refused by the name of the field, before anything is sent."""
+"""Bad arguments are refused by the name of the field, where they are passed and before anything is sent."""
 
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from datetime import date
 from functools import partial
 
+import aiohttp
 import pytest
 
-from mintlify_async import ConfigurationError, ContextItem, Message, MintlifySession, SearchFilter, Thread
+from mintlify_async import (
+    ConfigurationError,
+    ContextItem,
+    MemoryStore,
+    Message,
+    MintlifySession,
+    SearchFilter,
+    Thread,
+)
 from mintlify_async.protocol.argument_checks import check_base_url
+
+
+@contextmanager
+def refused(field, match=None):
+    """The block raises the error that names *field*, and shows no password."""
+    with pytest.raises(ConfigurationError, match=match) as caught:
+        yield
+    assert caught.value.field == field
+    assert "secret" not in str(caught.value)
+
 
 HALF = "a\ud83d"  # UTF-8 cannot express half of a surrogate pair: servers answer with a 400 or a guess
 BAD_QUESTIONS = [
@@ -28,7 +48,6 @@ BAD_QUESTIONS = [
     ({"extra_body": [1]}, "extra_body"),
     ({"extra_body": {"a": object()}}, "extra_body.a"),
     ({"extra_body": {1: 2}}, "extra_body"),
-    ({"domain": ".."}, "domain"),
     *(({"timeout": seconds}, "timeout") for seconds in (0, -1, "5", 10**400, math.nan, -math.inf)),
     ({"question": HALF}, "messages[0].parts[0].text"),
     ({"question": ["a", HALF]}, "messages[1].parts[0].text"),
@@ -51,9 +70,8 @@ BAD_QUESTIONS = [
 async def test_a_bad_question_is_refused_before_any_request(service, session, arguments, field):
     """The error names the field; the network is not touched."""
     arguments = {"question": "Hi", **arguments}
-    with pytest.raises(ConfigurationError) as caught:
+    with refused(field):
         await session.ask(arguments.pop("question"), **arguments)
-    assert caught.value.field == field
     assert not service.requests
 
 
@@ -68,9 +86,8 @@ async def test_both_halves_of_a_character_are_sent_as_one(service, session):
 async def test_a_bad_prompt_is_refused_before_any_request(service, session, prompt):
     """A string of at least one character (interface 2.2), without half a pair; for both operations."""
     for call in (session.create_job(prompt), session.job("job_1").send(prompt)):
-        with pytest.raises(ConfigurationError) as caught:
+        with refused("prompt"):
             await call
-        assert caught.value.field == "prompt"
     assert not service.requests
 
 
@@ -82,12 +99,11 @@ BAD_URLS += ["http://example.com", "http://10.0.0.1", '"https://x.io"']
 @pytest.mark.parametrize("url", BAD_URLS)
 def test_a_base_url_that_keys_should_not_go_to_is_refused(monkeypatch, url):
     """The message names the variable if the URL is from there."""
-    with pytest.raises(ConfigurationError, match=r"^base_url "):
+    with refused("base_url", r"^base_url "):
         MintlifySession(base_url=url)
     monkeypatch.setenv("MINTLIFY_BASE_URL", url)
-    with pytest.raises(ConfigurationError, match=r"^MINTLIFY_BASE_URL: base_url ") as caught:
+    with refused("base_url", r"^MINTLIFY_BASE_URL: base_url "):
         MintlifySession()
-    assert caught.value.field == "base_url"
 
 
 @pytest.mark.parametrize(
@@ -113,9 +129,8 @@ async def test_headers_that_cannot_be_sent_are_refused_before_any_post(service, 
         lambda: session.ask("x", headers=headers).run(),
         lambda: MintlifySession(headers=headers),
     ):
-        with pytest.raises(ConfigurationError) as caught:
+        with refused("headers"):
             await call()
-        assert caught.value.field == "headers"
     assert "POST" not in [request.method for request in service.requests]
 
 
@@ -129,14 +144,13 @@ async def test_what_names_no_site_or_project_is_refused(service, session, monkey
     """In every place that takes it, before anything is sent; a variable is named."""
     calls = [session.ask] if name == "domain" else [session.create_job, session.job]
     for place in (MintlifySession, session.with_options, *(partial(call, "x") for call in calls)):
-        with pytest.raises(ConfigurationError, match=f"^{name} ") as caught:
+        with refused(name, f"^{name} "):
             await place(**{name: value})
-        assert caught.value.field == name
     assert not service.requests
     if isinstance(value, str) and value and "\x00" not in value:
         variable = f"MINTLIFY_{name.upper()}"
         monkeypatch.setenv(variable, value)
-        with pytest.raises(ConfigurationError, match=f"^{variable}: {name} "):
+        with refused(name, f"^{variable}: {name} "):
             MintlifySession()
 
 
@@ -154,9 +168,8 @@ NO_THREADS = [STORED.to_dict(), STORED.to_json(), str(STORED), 7, " ", "thread_1
 async def test_a_thread_in_another_form_is_refused(session, thread):
     """The JSON of a thread would be sent as its id, and shown: it holds the key."""
     for place in (session.ask, lambda _, thread: session.conversation().begin_with(thread=thread)):
-        with pytest.raises(ConfigurationError) as caught:
+        with refused("thread"):
             place("x", thread=thread)
-        assert caught.value.field == "thread"
 
 
 async def test_a_message_with_content_is_a_message(service, session):
@@ -170,3 +183,55 @@ async def test_a_message_with_content_is_a_message(service, session):
         ("user", [{"type": "text", "text": "hi"}]),
     ]
     assert messages[2].keys() == {"id", "role", "parts"}
+
+
+async def later(*arguments):
+    """A hook that would never run: its coroutine is not awaited."""
+
+
+WRONG_OBJECTS = [
+    {"ledger": "redis://:secret@host/0"},
+    {"ledger": MemoryStore},
+    {"timeouts": aiohttp.ClientTimeout(total=5)},
+    {"timeouts": 3},
+    {"timeouts": 0},
+    {"ssl": False},
+    *({"proxy": url} for url in ("localhost:3128", "http://", "https:///path", "http://[bad")),
+    *({"site": site} for site in ("docs.acme.com", 7)),
+    {"retrieval_page_size": "5"},
+    {"allow_insecure_http": "false"},
+    {"extra_body": 3},
+]
+
+
+@pytest.mark.parametrize("arguments", WRONG_OBJECTS, ids=repr)
+def test_a_session_refuses_a_wrong_object(arguments):
+    """At once, not with an AttributeError at the first request."""
+    [field] = arguments
+    with refused(field, f"^{field}"):
+        MintlifySession(**arguments)
+
+
+async def test_a_verb_refuses_a_wrong_object(service, session):
+    """Before a turn is paid for that no store can keep, or a job whose hook cannot be called."""
+    for store in ("x.sqlite", MemoryStore):
+        with refused("store", "^store"):
+            session.conversation(store=store)
+    for wrong in (later, "x"):
+        with refused("on_created"):
+            await session.run_job("x", on_created=wrong)
+    reply = session.ask("x")
+    with refused("tail", "^tail"):
+        reply.edits(tail=later)
+    await reply.close()
+    assert not service.requests
+
+
+def test_redis_stores_refuse_what_is_no_client():
+    """An address, or a client that does not await."""
+    redis = pytest.importorskip("redis")
+    from mintlify_async.contrib.redis import RedisStore
+
+    for wrong in ("redis://:secret@host/0", redis.Redis()):
+        with refused("client", "^client"):
+            RedisStore(wrong)

@@ -73,30 +73,22 @@ async def test_each_operation_on_the_wire(service):
     assert authorized == [admin, admin, admin, assistant]
 
 
+MESSAGES = {
+    "role not shown": {**MESSAGE, "role": "x"},
+    "part not shown": {**MESSAGE, "parts": [{"type": "x", "y": None}]},
+    "no parts": {**MESSAGE, "parts": []},
+    "no text": {**MESSAGE, "parts": [{"type": "text", "text": ""}]},
+}
+CONTEXTS = {
+    "none": [],
+    "all fields": [{"type": "code", "value": "", "path": "", "elementId": "e", "new": [None]}],
+    "two": ({"type": "code", "value": "a"}, {"type": "textSelection", "value": "b"}),
+}
 SENT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("2.3 fp, default here", {}, {"fp": "anonymous"}),
     ("2.3 fp", {"fp": "user-42"}, {"fp": "user-42"}),
     ("2.3 messages", {"question": [MESSAGE]}, {"messages": [MESSAGE]}),
-    (
-        "2.3 message, role not shown",
-        {"question": {**MESSAGE, "role": "x"}},
-        {"messages": [{**MESSAGE, "role": "x"}]},
-    ),
-    (
-        "2.3 message, part not shown",
-        {"question": {**MESSAGE, "parts": [{"type": "x", "y": None}]}},
-        {"messages": [{**MESSAGE, "parts": [{"type": "x", "y": None}]}]},
-    ),
-    (
-        "2.3 message without parts",
-        {"question": {**MESSAGE, "parts": []}},
-        {"messages": [{**MESSAGE, "parts": []}]},
-    ),
-    (
-        "2.3 message, no text",
-        {"question": {**MESSAGE, "parts": [{"type": "text", "text": ""}]}},
-        {"messages": [{**MESSAGE, "parts": [{"type": "text", "text": ""}]}]},
-    ),
+    *((f"2.3 message, {name}", {"question": one}, {"messages": [one]}) for name, one in MESSAGES.items()),
     ("2.3 threadId", {"thread": "t"}, {"threadId": "t"}),
     ("2.3 threadId and its key", {"thread": Thread("t", "k")}, {"threadId": "t", "threadKey": "k"}),
     ("2.3 threadId null", {"extra_body": {"threadId": None}}, {"threadId": None}),
@@ -106,16 +98,9 @@ SENT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("2.3 filter", {"filter": {"a": {"b": [1, None, ("c",)]}}}, {"filter": {"a": {"b": [1, None, ["c"]]}}}),
     ("2.3 filter, empty", {"filter": {}}, {"filter": {}}),
     ("2.3 filter null", {"extra_body": {"filter": None}}, {"filter": None}),
-    ("2.3 context, none", {"context": []}, {"context": []}),
-    (
-        "2.3 context, all fields",
-        {"context": [{"type": "code", "value": "", "path": "", "elementId": "e", "new": [None]}]},
-        {"context": [{"type": "code", "value": "", "path": "", "elementId": "e", "new": [None]}]},
-    ),
-    (
-        "2.3 context, two",
-        {"context": ({"type": "code", "value": "a"}, {"type": "textSelection", "value": "b"})},
-        {"context": [{"type": "code", "value": "a"}, {"type": "textSelection", "value": "b"}]},
+    *(
+        (f"2.3 context, {name}", {"context": items}, {"context": [*items]})
+        for name, items in CONTEXTS.items()
     ),
     ("2.3 currentPath, empty", {"current_path": ""}, {"currentPath": ""}),
     ("2.3 currentPath, longest", {"current_path": EMOJI * 200}, {"currentPath": EMOJI * 200}),
