@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+import socket
 
 import pytest
 
 
 @pytest.fixture
-async def silent_url():
-    """The https URL of a server that takes connections: a TLS handshake with it never ends."""
-
-    async def listen(reader, writer):
-        try:
-            await reader.read(-1)
-        finally:
-            writer.close()
-
-    async with await asyncio.start_server(listen, "127.0.0.1", 0) as server:
-        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+def silent_url():
+    """The https URL of a server whose kernel takes connections: a TLS handshake with it never ends."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"https://127.0.0.1:{server.getsockname()[1]}"

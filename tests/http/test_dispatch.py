@@ -7,14 +7,7 @@ import asyncio
 import anyio
 import pytest
 
-from mintlify_async import (
-    Quota,
-    QuotaExceededError,
-    RateLimitError,
-    RetryPolicy,
-    StateError,
-    Timeouts,
-)
+from mintlify_async import Quota, QuotaExceededError, RateLimitError, RetryPolicy, StateError, Timeouts
 
 
 async def test_closing_wakes_who_waits_for_the_quota(service):

@@ -20,19 +20,19 @@ from mintlify_async import (
 )
 from mintlify_async.errors import ServerError, UnexpectedResponseError
 from mintlify_async.http.failures import version_numbers
+from tests.support.fault_catalogue import ALL, POSTS, call, script
 from tests.support.secret_guard import Keys
 
 KEYS = Keys()
 
 
+@pytest.mark.parametrize("operation", ALL)
 @pytest.mark.parametrize("location", ["http://[bad", "//[", "http://a]b/", "\\\\x", "http://[::1%25lo]x/"])
-async def test_a_redirect_to_what_is_no_address_is_reported_like_any(service, location):
+async def test_a_redirect_to_what_is_no_address_is_reported_like_any(service, session, operation, location):
     """A redirect with an invalid Location is an APIStatusError, not an error of the standard library."""
-    service.script.any(status=302, headers={"Location": location}, times=None)
-    async with service.session() as session:
-        for call in (session.create_job("x"), session.job("j").refresh(), session.ask("x").run()):
-            with pytest.raises(APIStatusError, match="redirect"):
-                await call
+    script(service, operation, status=302, headers={"Location": location})
+    with pytest.raises(APIStatusError, match="redirect"):
+        await call(session, operation)
 
 
 @pytest.mark.parametrize(("host", "address"), [("127.0.0.1", "127.0.0.1:9"), ("[::1]", r"\[::1\]:9")])
@@ -45,52 +45,35 @@ async def test_an_address_has_its_port(host, address):
             await session.create_job("x")
 
 
-ECHO = {
-    "html": lambda key: f"<html>Authorization: Bearer {key}</html>".encode(),
-    "json": lambda key: f'{{"headers": "Bearer {key}"}}'.encode(),
-}
+PAGE, DOCUMENT = "<html>Authorization: Bearer {}</html>", '{{"headers": "Bearer {}"}}'
 
 
-@pytest.mark.parametrize("name", ECHO)
-async def test_a_success_that_repeats_the_key_shows_it_nowhere(service, name):
+@pytest.mark.parametrize("operation", ALL)
+@pytest.mark.parametrize("body", [PAGE, DOCUMENT])
+async def test_a_success_that_repeats_the_key_shows_it_nowhere(service, operation, body):
     """A page that repeats the request's key is an error without the key; a fixture looks for it."""
-    service.script.create_job(status=200, body=ECHO[name](KEYS.admin), headers={"X-Echo": KEYS.admin})
-    service.script.get_job(
-        status=200, body=ECHO[name](KEYS.admin), headers={"X-Echo": KEYS.admin}, times=None
-    )
-    service.script.ask(status=200, body=ECHO[name](KEYS.assistant), headers={"X-Echo": KEYS.assistant})
+    key = KEYS.assistant if operation == "ask" else KEYS.admin
+    script(service, operation, status=200, body=body.format(key), headers={"X-Echo": key})
     async with service.session(admin_key=KEYS.admin, assistant_key=KEYS.assistant) as session:
-        for call, kind in (
-            (session.create_job("x"), OutcomeUnknownError),
-            (session.job("j").refresh(), UnexpectedResponseError),
-            (session.ask("x").run(), UnexpectedResponseError),
-        ):
-            with pytest.raises(kind):
-                await call
+        with pytest.raises(OutcomeUnknownError if operation in POSTS else UnexpectedResponseError):
+            await call(session, operation)
 
 
-async def test_a_job_that_came_with_the_key_shows_it_nowhere(service):
+async def test_a_job_that_came_with_the_key_shows_it_nowhere(service, session):
     """A key in a job's headers or extra fields is masked."""
-    service.script.create_job(
-        status=201,
-        body={"id": "j", "status": "active", "debug": f"Bearer {KEYS.admin}"},
-        headers={"X-Echo": KEYS.admin},
-    )
-    async with service.session(admin_key=KEYS.admin) as session:
-        job = await session.create_job("x")
-        assert KEYS.admin not in repr(job.raw) + repr(job.job) + repr(job.raw.headers)
+    key = service.admin_key
+    body = {"id": "j", "status": "active", "debug": f"Bearer {key}"}
+    service.script.create_job(status=201, body=body, headers={"X-Echo": key})
+    job = await session.create_job("x")
+    assert key not in repr(job.raw) + repr(job.job) + repr(job.raw.headers)
 
 
-async def test_a_refusal_that_names_a_new_threads_key_masks_it(service):
+async def test_a_refusal_that_names_a_new_threads_key_masks_it(service, session):
     """A new thread's key is masked in the error's body."""
-    service.script.ask(
-        status=500,
-        body={"error": "late", "threadId": "t", "threadKey": KEYS.thread},
-        headers={"X-Thread-Key": KEYS.thread},
-    )
-    async with service.session() as session:
-        with pytest.raises(ServerError) as caught:
-            await session.ask("x")
+    body = {"error": "late", "threadId": "t", "threadKey": KEYS.thread}
+    service.script.ask(status=500, body=body, headers={"X-Thread-Key": KEYS.thread})
+    with pytest.raises(ServerError) as caught:
+        await session.ask("x")
     assert KEYS.thread not in caught.value.body
 
 
@@ -109,13 +92,15 @@ def test_what_the_parser_in_pure_python_raises_becomes_ours():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-async def test_a_request_that_aiohttp_cannot_make_is_a_mistake_and_not_tried_again(service, caplog):
+@pytest.mark.parametrize("operation", ALL)
+async def test_a_request_that_aiohttp_cannot_make_is_a_mistake_and_not_tried_again(
+    service, operation, caplog
+):
     """A base_url whose host is invalid is a ConfigurationError and is not retried."""
     caplog.set_level("INFO")
     async with service.session(base_url="https://a..b") as session:
-        for call in (session.create_job("x"), session.job("j").refresh(), session.ask("x").run()):
-            with pytest.raises(ConfigurationError, match="base_url"):
-                await call
+        with pytest.raises(ConfigurationError, match="base_url"):
+            await call(session, operation)
     assert "again in" not in caplog.text
 
 

@@ -10,12 +10,14 @@ import asyncio
 import json
 import os
 import re
+import ssl
 import sys
 import time
 from contextlib import AsyncExitStack
 
 import aiohttp
 import pytest
+import trustme
 
 from mintlify_async import (
     APIConnectionError,
@@ -35,6 +37,7 @@ from mintlify_async.errors import (
     ConflictError,
     PermissionDeniedError,
     ServerError,
+    StreamDecodeError,
     UnexpectedResponseError,
 )
 from mintlify_async.http.failures import version_numbers
@@ -52,7 +55,7 @@ from tests.support.fault_catalogue import (
     failure,
     script,
 )
-from tests.support.odd_faults import BrokenGzip, Endless
+from tests.support.odd_faults import BrokenGzip, Endless, GzipBomb
 
 
 @pytest.fixture
@@ -145,19 +148,27 @@ async def test_refused_connections_are_tried_again_and_certainly_not_sent(
     assert [re.search(r"attempt (\d)", line)[1] for line in ends[-3:]] == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize("reason", ["dns", "tls"])
+@pytest.mark.parametrize("reason", ["dns", "tls", "certificate"])
 @pytest.mark.parametrize("operation", ALL)
-async def test_what_fails_before_the_request_was_not_sent(service, operation, reason):
-    """A host without an address, and a server without TLS behind https: no byte of the request leaves."""
-    address = (
-        "https://no-such-host.invalid" if reason == "dns" else service.base_url.replace("http:", "https:")
-    )
-    async with service.session(base_url=address) as session:
-        error, sent = await failure(session, service, operation)
+async def test_what_fails_before_the_request_was_not_sent(service, operation, reason, caplog):
+    """No address, no TLS behind https, a certificate that is not trusted: no byte of the request leaves."""
+    caplog.set_level("INFO", "mintlify_async")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    async with LocalService(ssl=context) as untrusted:
+        addresses = {
+            "dns": "https://no-such-host.invalid",
+            "tls": service.base_url.replace("http:", "https:"),
+            "certificate": untrusted.base_url,
+        }
+        async with service.session(base_url=addresses[reason]) as session:
+            error, sent = await failure(session, service, operation)
+        assert untrusted.requests == []
     assert isinstance(error, APIConnectionError)
     assert (error.sent, error.reason) == ("no", reason)
-    assert reason == "tls" or "no-such-host.invalid" in str(error)
+    assert {"dns": "no-such-host.invalid", "tls": "", "certificate": "certificate"}[reason] in str(error)
     assert sent == 0
+    assert ("again in" in caplog.text) is (reason != "certificate")  # which asking again cannot help
 
 
 @pytest.mark.parametrize("borrowed", [False, True])
@@ -324,6 +335,7 @@ NOT_A_JOB = {
     "null": b"null",
     "a string": b'"job_1"',
     "no id": b'{"status": "active"}',
+    "long": b"x" * 5000,
     "no status": b'{"id": "job_1"}',
     "a number for an id": b'{"id": 7, "status": "active"}',
     "null for a status": b'{"id": "job_1", "status": null}',
@@ -342,8 +354,8 @@ ID_ALONE = ("no status", "null for a status")
     [(one, name) for one in AGENT for name in NOT_A_JOB if one == "get_job" or name not in ID_ALONE],
 )
 async def test_a_success_that_is_not_a_job(session, service, operation, name):
-    """A POST that was accepted like this may have made a job; a GET is tried again."""
-    script(service, operation, status=200, body=NOT_A_JOB[name])
+    """A POST that was accepted like this may have made a job; a GET is tried again. The error shows it."""
+    script(service, operation, status=200, body=NOT_A_JOB[name], headers={"X-Request-Id": "r"})
     error, sent = await failure(session, service, operation)
     if operation in POSTS:
         assert isinstance(error, OutcomeUnknownError)
@@ -351,7 +363,9 @@ async def test_a_success_that_is_not_a_job(session, service, operation, name):
         assert sent == 1
     else:
         assert isinstance(error, UnexpectedResponseError)
-        assert error.status == 200
+        body = NOT_A_JOB[name].decode(errors="replace")
+        assert (error.status, error.request_id, error.excerpt) == (200, "r", body[:2000])
+        assert (body[:200] or "it is empty") in str(error)
         assert sent == 3
 
 
@@ -417,7 +431,13 @@ async def test_a_break_after_the_announced_end_is_a_normal_end(session, service,
     assert reply.finish_reason == "stop"
 
 
+# From 3.13.3 until 3.14, aiohttp itself refuses to unpack so much, before our limit is reached.
+UNPACKED_BY_US = not (3, 13, 3) <= version_numbers(aiohttp.__version__) < (3, 14)
 BROKEN_STREAMS = {
+    "a bomb": (
+        GzipBomb(100_000_000),
+        StreamDecodeError | UnexpectedResponseError if UNPACKED_BY_US else StreamInterruptedError,
+    ),
     "gzip that is none": (BrokenGzip(), APIConnectionError | StreamInterruptedError),
     "gzip cut short": (BrokenGzip(cut=True), StreamInterruptedError),
     "no bytes": (Cut(0, clean=True), StreamInterruptedError),

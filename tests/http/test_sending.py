@@ -7,17 +7,10 @@ import contextlib
 
 import pytest
 
-from mintlify_async import (
-    APIConnectionError,
-    MemoryStore,
-    MintlifySession,
-    RetryPolicy,
-    StateError,
-)
+from mintlify_async import APIConnectionError, MemoryStore, MintlifySession, RetryPolicy, StateError
 from mintlify_async.http.sending import Sending
 from mintlify_async.jobs.open_claims import Ledger
 from mintlify_async.protocol.calls import create_job_call
-from mintlify_async.testing.loop_time import virtual_time
 
 
 def post(session, sending, timeout=60.0):
@@ -53,7 +46,7 @@ async def test_a_post_that_ends_while_it_connects_leaves_its_key_free(silent_url
     assert not job.ref.awaiting_turn
 
 
-async def test_the_hook_is_awaited_when_the_connection_is_there_and_nothing_was_sent(service):
+async def test_the_hook_is_awaited_when_the_connection_is_there_and_nothing_was_sent(service, session):
     """The request waits for it, and its date is that of the first byte."""
     dates = []
 
@@ -63,14 +56,13 @@ async def test_the_hook_is_awaited_when_the_connection_is_there_and_nothing_was_
         assert not service.requests
 
     sending = Sending(hook)
-    async with service.session() as session:
-        await post(session, sending)
+    await post(session, sending)
     assert dates == [None]
     assert sending.sent_at is not None
 
 
 @pytest.mark.parametrize("error", [OSError("the disk is full"), StateError("the claim is lost")])
-async def test_a_hook_that_fails_sends_nothing_and_its_error_is_raised(service, error):
+async def test_a_hook_that_fails_sends_nothing_and_its_error_is_raised(service, session, error):
     """The error is the hook's own, and there is no second attempt."""
     hooks = []
 
@@ -79,24 +71,20 @@ async def test_a_hook_that_fails_sends_nothing_and_its_error_is_raised(service, 
         raise error
 
     sending = Sending(hook)
-    async with service.session() as session:
-        with pytest.raises(type(error)) as caught:
-            await post(session, sending)
+    with pytest.raises(type(error)) as caught:
+        await post(session, sending)
     assert caught.value is error
     assert hooks == [1]
     assert sending.sent_at is None
     assert not service.requests
 
 
-async def test_a_hook_that_is_not_over_within_ten_seconds_sends_nothing(service):
+async def test_a_hook_that_is_not_over_within_ten_seconds_sends_nothing(virtual, service, session):
     """A store that stands still does not hold the request until its own limit."""
-    with virtual_time():
-        began = asyncio.get_running_loop().time()
-        sending = Sending(asyncio.Event().wait)
-        async with service.session() as session:
-            with pytest.raises(StateError, match="within 10 s; nothing was sent"):
-                await post(session, sending)
-        assert asyncio.get_running_loop().time() - began == pytest.approx(10, abs=0.1)
+    sending = Sending(asyncio.Event().wait)
+    with pytest.raises(StateError, match="within 10 s; nothing was sent"):
+        await post(session, sending)
+    assert virtual.now() == pytest.approx(10, abs=0.1)
     assert sending.sent_at is None
     assert not service.requests
 
@@ -127,7 +115,9 @@ async def test_an_attempt_that_ends_in_its_hook_sends_nothing_even_if_the_hook_g
     assert not service.requests
 
 
-async def test_a_refusal_that_is_retried_no_longer_counts_and_is_told_before_the_pause(service):
+async def test_a_refusal_that_is_retried_no_longer_counts_and_is_told_before_the_pause(
+    virtual, service, session
+):
     """After a 429 nothing is on its way until the next attempt's first byte."""
     service.script.create_job(status=429, headers={"Retry-After": "30"})
     steps = []
@@ -139,9 +129,7 @@ async def test_a_refusal_that_is_retried_no_longer_counts_and_is_told_before_the
         steps.append(("again", sending.sent_at))
 
     sending = Sending(hook, again)
-    with virtual_time():
-        async with service.session() as session:
-            await post(session, sending)
+    await post(session, sending)
     assert steps == [("first byte", None), ("again", None), ("first byte", None)]
     assert sending.sent_at is not None
 
