@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import anyio
 import pytest
 
 from mintlify_async import OutcomeUnknownError, StateError, StreamInterruptedError
 from mintlify_async.testing import LocalService
+from mintlify_async.testing.faults import NoAnswer
+from tests.support.fault_catalogue import script
 
 TURNS = 120  # more than any of these calls takes on loopback
 
@@ -117,9 +120,7 @@ async def test_a_break_closes_the_connection(service, session, block):
     else:
         async for _ in session.ask("x"):
             break
-    with anyio.fail_after(20):
-        while service.connections or service.answering:
-            await asyncio.sleep(0.001)
+    await service.until(lambda running: not running.answering)
 
 
 async def test_close_from_another_task_ends_the_reader_quietly(service, session):
@@ -162,21 +163,6 @@ async def test_a_second_reader_gets_a_typed_error(service, session):
     assert (await reply) is await first
 
 
-async def test_a_second_await_gives_the_same_and_a_second_failure_too(service, session):
-    """A reply is one answer; awaiting it again sends nothing."""
-    reply = session.ask("How do I log in?")
-    assert await reply is await reply
-    service.script.ask(status=400)
-    broken = session.ask("x")
-    errors = []
-    for _ in range(2):
-        with pytest.raises(Exception, match="400") as caught:
-            await broken
-        errors.append(caught.value)
-    assert errors[0] is errors[1]
-    assert service.requests.count("ask") == 2
-
-
 # Closing the session under a running call --------------------------------------------------------
 
 
@@ -184,28 +170,20 @@ async def test_a_second_await_gives_the_same_and_a_second_failure_too(service, s
 @pytest.mark.parametrize("name", CALLS)
 async def test_closing_ends_a_call(service, name, sent):
     """The outcome of an agent POST that was sent is unknown. Other calls say that the session is closed."""
-    arrived = asyncio.Event()
-
-    async def mute(reader, writer):
-        head = await (reader.readuntil(b"\r\n\r\n") if sent else reader.read(1))  # or the hello of TLS
-        if sent and name == "send_message" and head.startswith(b"GET"):
-            body = b'{"id":"job_1","status":"completed"}'
-            writer.write(
-                b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body) + body
-            )
+    operation = {"wait": "get_job", "ask in a block": "ask"}.get(name, name)
+    script(service, operation, fault=NoAnswer())
+    before = service.requests.count(operation)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections, and begins no TLS
+        address = service.base_url if sent else f"https://127.0.0.1:{silent.getsockname()[1]}"
+        session = service.session(base_url=address)
+        call = asyncio.gather(CALLS[name](session, {}), return_exceptions=True)
+        if sent:
+            await service.until(lambda running: running.requests.count(operation) > before)
         else:
-            arrived.set()
-        await reader.read()
-        writer.close()
-
-    server = await asyncio.start_server(mute, "127.0.0.1", 0)
-    address = f"{'http' if sent else 'https'}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    session = service.session(base_url=address)
-    call = asyncio.gather(CALLS[name](session, {}), return_exceptions=True)
-    await arrived.wait()
-    await session.close()
-    with anyio.fail_after(20):
-        (error,) = await call
+            await turns(TURNS)
+        await session.close()
+        with anyio.fail_after(20):
+            (error,) = await call
     if sent and name in ("create_job", "send_message"):
         assert isinstance(error, OutcomeUnknownError)
         assert (error.reason, error.operation) == ("session_closed", name)
@@ -214,5 +192,3 @@ async def test_closing_ends_a_call(service, name, sent):
     assert "session" in str(error)
     assert "closed" in str(error)
     assert "lost" not in str(error)
-    server.close()
-    await server.wait_closed()
