@@ -240,17 +240,13 @@ async def test_a_pause_shows_what_is_held_back(service, session, every):
     assert [begun for begun, _ in times] == pytest.approx([max(every, 0.25), 60.0], abs=0.01)
 
 
-async def test_what_a_pause_has_shown_is_not_shown_again(service, session):
+@pytest.mark.parametrize("below", ["", "Below."])
+async def test_what_a_pause_has_shown_is_not_shown_again(service, session, below):
     """A pause before the end: there is nothing to add but the text below."""
     service.script.ask(events=[*answer("Hello there.", end=False), 5.0, *answer()[2:]])
-    edits, _ = await show(session.ask("Hi").edits(every=1.0))
-    assert [edit.text for edit in edits] == ["Hello there."]
-    service.script.ask(events=[*answer("Hello there.", end=False), 5.0, *answer()[2:]])
-    edits, _ = await show(session.ask("Hi").edits(every=1.0, tail=lambda reply: "Below."))
-    assert [(edit.text, edit.final) for edit in edits] == [
-        ("Hello there.", False),
-        ("Hello there.\n\nBelow.", True),
-    ]
+    edits, _ = await show(session.ask("Hi").edits(every=1.0, tail=lambda reply: below))
+    last = [(f"Hello there.\n\n{below}", True)] if below else []
+    assert [(edit.text, edit.final) for edit in edits] == [("Hello there.", False), *last]
 
 
 @pytest.mark.parametrize("every", [0.1, 0.7, 2.5])
