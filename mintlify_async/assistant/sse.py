@@ -20,8 +20,6 @@ MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 """Largest size of a line, and of the lines of an event together, in bytes."""
 
 _FIELDS: Final = ("data", "event", "id", "retry")  # assumption: framing
-_EXCERPT: Final = 2000
-"""Characters of a foreign line that are kept for the excerpt of an error."""
 
 
 class SSEDecoder:
@@ -32,13 +30,13 @@ class SSEDecoder:
 
     Attributes:
         data_seen: Whether a ``data`` line was seen.
-        foreign: The first line that is not part of an event stream, cut at 2,000 characters, or None.
+        foreign_seen: Whether a line was seen that is not part of an event stream.
         too_large: Whether a line or an event is too large. Nothing is read after it.
     """
 
     def __init__(self) -> None:
         self.data_seen = False
-        self.foreign: str | None = None
+        self.foreign_seen = False
         self.too_large = False
         self._started = False  # whether a character was read
         self._rest = b""  # the beginning of a character
@@ -111,8 +109,8 @@ class SSEDecoder:
 
     def _note_foreign(self, line: str) -> None:
         name = line.partition(":")[0]
-        if self.foreign is None and name and name not in _FIELDS and line.strip():
-            self.foreign = line[:_EXCERPT]
+        if name and name not in _FIELDS and line.strip():
+            self.foreign_seen = True
 
     def _give_up(self, line: str) -> None:
         """Read nothing more: *line* makes its event too large."""

@@ -293,7 +293,7 @@ class MessageStream:
 
     def _foreign_body(self) -> UnexpectedResponseError | None:
         """Return the error for a body that is not an event stream, or None if it is one."""
-        if self._sse_decoder.data_seen or self._sse_decoder.foreign is None:
+        if self._sse_decoder.data_seen or not self._sse_decoder.foreign_seen:
             return None
         head = self._head.decode("utf-8", "replace").lstrip("\ufeff")
         excerpt = self._finder.mask(head)[:_EXCERPT]

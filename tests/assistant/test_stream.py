@@ -180,7 +180,7 @@ def test_any_split_gives_the_same(scenario: Scenario) -> None:
 def framing_of(*pieces: bytes) -> tuple[Any, ...]:
     decoder = sse.SSEDecoder()
     events = [event for piece in pieces for event in decoder.feed(piece)]
-    return events, decoder.close(), decoder.foreign, decoder.data_seen
+    return events, decoder.close(), decoder.foreign_seen, decoder.data_seen
 
 
 def cuts(body: bytes) -> list[int]:
