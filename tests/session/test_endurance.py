@@ -68,7 +68,7 @@ async def fail_once(session, service, fault, body):
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts descriptors in /proc")
 @pytest.mark.parametrize("name", FAULTS)
-async def test_fifty_times_in_a_row(name):
+async def test_fifty_times_in_a_row(name, virtual):
     """Descriptors, tasks and objects are what they were; then the session still works."""
     fault, body = FAULTS[name]
     async with LocalService() as service, service.session() as session:
