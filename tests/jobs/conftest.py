@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mintlify_async.testing import LocalService
 from mintlify_async.testing.loop_time import virtual_time
 
 
@@ -13,3 +14,9 @@ async def virtual(monkeypatch):
     monkeypatch.setattr("random.random", lambda: 0.5)
     with virtual_time():
         yield
+
+
+@pytest.fixture
+async def service(virtual):
+    async with LocalService() as service:
+        yield service

@@ -21,19 +21,13 @@ from mintlify_async import (
 from mintlify_async.errors import UnexpectedResponseError
 from mintlify_async.jobs.open_claims import Ledger
 from mintlify_async.runtime import dates
-from mintlify_async.testing import JobLife, LocalService, Reset
+from mintlify_async.testing import JobLife, Reset
 from mintlify_async.testing.loop_time import EPOCH
 from tests.support.served import Served
 
 CREATE = ("POST", "/v2/agent/acme/job")
 LOOK = ("GET", "/v2/agent/acme/job/job_1")
 pytestmark = pytest.mark.usefixtures("virtual")
-
-
-@pytest.fixture
-async def service(virtual):
-    async with LocalService() as running:
-        yield running
 
 
 @pytest.fixture
@@ -59,25 +53,6 @@ async def test_create_and_wait_on_the_wire(service, session):
     assert done.pr_link == job.pr_link == "https://github.com/acme/docs/pull/1"
     assert service.requests == [CREATE, LOOK, LOOK, LOOK]
     assert job.raw.status == 200
-
-
-async def test_run_job(service, session):
-    """Create and wait in one call; the handle is told before the wait."""
-    told = []
-    done = await session.run_job("Fix the typos", timeout=900, on_created=told.append)
-    assert done.status == "completed"
-    assert told[0].id == done.id
-    assert service.requests.count("create_job") == 1
-
-
-async def test_a_reference_goes_on_in_another_session(service, session):
-    """Text in between; also a bare id."""
-    job = await session.create_job("Fix the typos")
-    async with service.session() as other:
-        assert (await other.job(str(job.ref))).status == "completed"
-        assert (await other.job("job_1")).status == "completed"
-        with pytest.raises(NotFoundError):
-            await other.job("job_99")
 
 
 async def test_refresh_says_how_long_ago_the_job_was_created(service, session):
@@ -140,8 +115,10 @@ async def test_a_follow_up_is_sent_once_per_key(service):
         turns = await asyncio.gather(
             job.send("Again", dedupe_key="k"), two.job("job_1").send("Again", dedupe_key="k")
         )
-        again = await two.job("job_1").send("Again", dedupe_key="k")
-        assert len(service.requests.of("send_message")) == 1
+        looks = service.requests.count("get_job")
+        again = await two.job("job_1").send("Again", dedupe_key="k", on_active="raise")
+        assert service.requests.count("get_job") == looks  # which on_active needs before a new follow-up only
+        assert service.requests.count("send_message") == 1
         for turn in (*turns, again):
             assert isinstance(turn, Turn)
             assert turn.ref == turns[0].ref

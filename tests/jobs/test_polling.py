@@ -23,15 +23,6 @@ def names(count):
     return [f"job_{number}" for number in range(count)]
 
 
-async def test_waits_of_one_job_share_its_polls():
-    """Ten waits cost the polls of one."""
-    agent = FakeAgent(at_times((0, "active"), (20, "completed")))
-    await asyncio.gather(*(agent.job() for _ in range(10)))
-    alone = FakeAgent(at_times((0, "active"), (20, "completed")))
-    await alone.job()
-    assert agent.looks == alone.looks
-
-
 async def test_a_look_that_began_before_a_wait_is_not_fresh_for_it():
     """Its answer may be older than the wait; so it asks again."""
     agent = FakeAgent(in_turn("completed", "archived"))
@@ -99,7 +90,7 @@ async def test_a_new_wait_does_not_starve_behind_a_bulk(timeout):
 async def test_a_last_look_goes_before_a_bulk():
     """At its deadline a wait looks once more, also while others are late."""
     agent = FakeAgent()
-    bulk = agent.jobs(names(300), lambda: at_times((0, "active")))
+    bulk = agent.jobs(names(1000), lambda: at_times((0, "active")))
     agent.scripts["late"] = at_times((0, "active"), (29, "completed"))
     late = asyncio.create_task(agent.job("late").wait(timeout=30))
     await asyncio.sleep(0.5)

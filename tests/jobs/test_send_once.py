@@ -23,7 +23,7 @@ from mintlify_async.errors import APIStatusError
 from mintlify_async.jobs.claims import Claim
 from mintlify_async.jobs.send_once import OnceSender, Recordings
 from mintlify_async.runtime import dates
-from mintlify_async.testing import JobLife, LocalService, Reset
+from mintlify_async.testing import JobLife, Reset
 
 
 class Troubled(MemoryStore):
@@ -322,12 +322,6 @@ async def test_a_loser_sends_when_the_winner_was_refused(troubled):
 # Through a session -----------------------------------------------------------------------------
 
 
-@pytest.fixture
-async def service(virtual):
-    async with LocalService() as service:
-        yield service
-
-
 async def test_a_retry_after_a_429_is_claimed_again_meanwhile(service, troubled):
     """Nothing is under way in the pause, so a kill in it burns no key."""
     service.script.create_job(status=429, headers={"Retry-After": "20"})
@@ -369,17 +363,6 @@ async def test_a_follow_up_that_was_resolved_by_hand_is_guarded(service):
         assert len(service.requests.of("send_message")) == 1
 
 
-async def test_a_known_key_is_not_looked_at(service):
-    """``on_active="raise"`` looks before a new follow-up only."""
-    async with service.session(ledger=MemoryStore()) as session:
-        job = await session.create_job("Fix it")
-        await job
-        await job.send("More", dedupe_key="k", on_active="raise")
-        looks = len(service.requests.of("get_job"))
-        await job.send("More", dedupe_key="k", on_active="raise")
-        assert len(service.requests.of("get_job")) == looks
-
-
 async def test_a_key_needs_a_ledger(service):
     """Nothing is sent, and the error says what to pass; a store that is none is refused at once."""
     async with service.session() as session:
@@ -391,10 +374,13 @@ async def test_a_key_needs_a_ledger(service):
 
 
 async def test_a_cancelled_run_leaves_the_reference_in_the_log(service, caplog):
-    """Trial 6: ``wait_for(run_job(…))`` lost a paid job without a trace."""
+    """Trial 6: ``wait_for(run_job(…))`` lost a paid job without a trace. The handle is told first."""
+    told = []
     async with service.session() as session:
         service.script.job(seconds=600)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(session.run_job("Fix it"), 10)
+            await asyncio.wait_for(session.run_job("Fix it", on_created=told.append), 10)
         (text,) = [one.args[0] for one in caplog.records if "run_job was cancelled" in one.getMessage()]
-        assert session.job(text).id == "job_1"
+        assert session.job(text).id == told[0].id == "job_1"
+        assert service.requests.count("create_job") == 1
+        assert (await session.run_job("Fix it", timeout=900)).status == "completed"

@@ -44,15 +44,6 @@ async def test_wait_all_raises_the_first_failure():
     assert tasks_left() == []
 
 
-async def test_wait_all_times_out():
-    """The timeout bounds the whole wait."""
-    agent = FakeAgent()
-    with pytest.raises(JobTimeoutError):
-        await wait_all(four(agent)[:2], timeout=50)
-    assert agent.now() == 50
-    assert len(agent.scheduler()) == 0
-
-
 async def test_as_completed_yields_in_the_order_of_the_ends():
     """A failed job like any other, without raising."""
     agent = FakeAgent()
