@@ -7,12 +7,11 @@ import json
 import os
 import random
 import sys
-import time
 
 import pytest
 
 from mintlify_async.conversation.conversation import Conversation
-from mintlify_async.errors import MintlifyError, ServerError, StoreConflictError
+from mintlify_async.errors import MintlifyError, StoreConflictError
 from mintlify_async.storage import SQLiteStore
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import Cut, NoAnswer, Reset
@@ -38,14 +37,6 @@ async def main(path: str, question: str) -> None:
 asyncio.run(main(*sys.argv[1:]))
 """
 """Prints the loaded turns, waits for a line, asks one question, and prints how many messages there are."""
-
-
-async def start_child(service: LocalService, *arguments: str, program: str = CHILD):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("MINTLIFY_")}
-    pipe, environment = asyncio.subprocess.PIPE, {**kept, **service.environment}
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, *arguments, stdin=pipe, stdout=pipe, env=environment
-    )
 
 
 async def fail_or_leave(service: LocalService, chat: Conversation, dice: random.Random, question: str) -> str:
@@ -108,7 +99,11 @@ async def test_twenty_turns_in_trouble_and_on_in_another_process(service, sessio
         assert not chat.busy, way
     assert chat.thread == thread
 
-    child = await start_child(service, path, "And why?")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MINTLIFY_")}
+    pipe, environment = asyncio.subprocess.PIPE, {**kept, **service.environment}
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CHILD, path, "And why?", stdin=pipe, stdout=pipe, env=environment
+    )
     loaded = json.loads(await child.stdout.readline())
     assert loaded == [message.to_wire() for message in chat.messages]
     (count,) = (await child.communicate(b"go\n"))[0].split()
@@ -122,66 +117,3 @@ async def test_twenty_turns_in_trouble_and_on_in_another_process(service, sessio
     await chat.load()
     await chat.ask("Is it still me?")
     assert len(chat.messages) == int(count) + 2
-
-
-SAVE_FOREVER = """
-import asyncio, sys
-from mintlify_async import Message, SQLiteStore
-from mintlify_async.conversation.transcript import ConversationSettings, Transcript
-
-async def main():
-    store = SQLiteStore(sys.argv[1])
-    chat = Transcript(ConversationSettings(fp="ada", store=store, id="c", owner="ada"))
-    await chat.catch_up()
-    while True:
-        number = chat.contents.end
-        question = [Message.user(str(number) + " " * 60_000)]
-        await chat.save(chat.contents.with_turn(question, Message(id=f"a{number}", role="assistant"), None))
-        print(chat.contents.end, flush=True)
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.real
-@pytest.mark.shows_secrets("the environment of a child holds the local service's keys")
-async def test_a_killed_process_loses_no_turn(service, session, tmp_path):
-    """Killed at any moment: head and turns are of one step, and what was saved is there."""
-    path = tmp_path / "chats.sqlite"
-    for seconds in (0.0, 0.003, 0.007, 0.011):
-        child = await start_child(service, str(path), program=SAVE_FOREVER)
-        for _ in range(3):
-            await child.stdout.readline()
-        await asyncio.to_thread(time.sleep, seconds)
-        child.kill()
-        saved = (await child.communicate())[0].split()
-        store = SQLiteStore(path)
-        chat = await session.conversation(store=store, id="c", owner="ada").load()
-        await store.close()
-        numbers = [int(text) for text in questions(chat)]
-        assert numbers == [*range(len(numbers))]
-        assert len(numbers) >= int(saved[-1] if saved else 0)
-
-
-async def test_many_users_at_once_never_mix(service, session):
-    """Fifty conversations in one process, interleaved; each hears only itself."""
-
-    async def talk(user: int) -> Conversation:
-        chat = session.conversation(fp=f"user-{user}", busy="queue")
-        for turn in range(3):
-            if (user + turn) % 5 == 0:
-                service.script.ask(status=503)
-            try:
-                await chat.ask(f"I am user {user}, turn {turn}")
-            except ServerError:
-                continue
-        return chat
-
-    chats = await asyncio.gather(*(talk(user) for user in range(50)))
-    threads = [chat.thread for chat in chats if chat.thread is not None]
-    assert len(set(threads)) == len(threads)
-    for user, chat in enumerate(chats):
-        asked = questions(chat)
-        assert all(text.startswith(f"I am user {user},") for text in asked)
-        if chat.thread is not None:
-            assert service.threads[chat.thread.id].questions == asked

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from mintlify_async import Conversation
 from mintlify_async.conversation.records import ConversationKeys
 from mintlify_async.errors import StateError, StoreConflictError
 from mintlify_async.messages import Message, ToolPart
@@ -177,6 +178,7 @@ async def test_a_fork_is_saved_whole(service, session, store):
     fork.forget_thread()
     await fork.save()
     assert counted.saves == [4, 0, 0]
+    assert await Conversation.ids(store, owner="ada") == ["c", "fork"]
     assert await turn_numbers(store, "fork") == [0, 1, 2, 3]
     assert await turn_numbers(store) == [0, 1, 2]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from mintlify_async import ConfigurationError, Message, StoreConflictError
+from mintlify_async import ConfigurationError, Message
 from mintlify_async.conversation.conversation import ask_with
 from mintlify_async.errors import ServerError, StreamInterruptedError
 from mintlify_async.storage import MemoryStore
@@ -90,18 +90,6 @@ async def test_what_is_not_there_is_not_replaced(service, session, store, loaded
         await empty.ask("no", replacing="q2")
     assert len(service.requests) == count
     assert not chat.busy
-
-
-async def test_a_replacement_meets_a_newer_turn(service, session, store):
-    """If another object saved meanwhile, both of its turns stay, and the commit says so."""
-    await three_turns(service, session, store)
-    chat = await session.conversation(fp="ada", store=store, id="help").load()
-    other = session.conversation(fp="ada", store=store, id="help")
-    service.script.ask(events=answer("answer 4", id="a4"))
-    await other.ask([Message.user("question 4", id="q4")])
-    with pytest.raises(StoreConflictError):
-        await chat.ask([Message.user("edited", id="q2")], replacing="q2")
-    assert ids(await chat.load())[-2] == "q4"
 
 
 async def test_a_long_conversation_is_searched_for_the_message_to_replace(service, session):

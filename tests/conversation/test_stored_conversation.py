@@ -89,26 +89,6 @@ async def test_loading_while_another_object_has_its_turn(service, session, store
             await one.load()
 
 
-async def test_undo_forget_and_delete_reach_the_store(service, session, store):
-    """undo(), forget_thread() and delete() change the store, too."""
-    chat = session.conversation(fp="u", store=store, id="help")
-    await chat.ask("How do I install it?")
-    await chat.ask("And then?")
-    await chat.undo()
-    assert len((await session.conversation(fp="u", store=store, id="help").load()).messages) == 2
-    chat.forget_thread()
-    await chat.save()
-    assert (await session.conversation(fp="u", store=store, id="help").load()).thread is None
-    fork = chat.fork(id="other")
-    await fork.ask("And on a Mac?")
-    assert await Conversation.ids(store, owner="u") == ["help", "other"]
-    assert await chat.delete()
-    assert chat.messages == ()
-    assert await Conversation.ids(store, owner="u") == ["other"]
-    await chat.ask("How do I install it?")
-    assert len((await session.conversation(fp="u", store=store, id="help").load()).messages) == 2
-
-
 async def test_the_system_message_is_stored(service, session, store):
     """The system message of the code replaces the stored one; the same words keep their id."""
     first = session.conversation(fp="u", store=store, id="help", system="Be brief.")
@@ -273,23 +253,6 @@ async def test_a_cancelled_save_does_not_wait_for_a_stuck_store(service, session
     del task
     await chat.ask("How do I install it?")
     assert len(chat.messages) == len(before) + 2
-
-
-async def test_a_step_that_was_cancelled_saves_again_when_the_reply_goes_on(service, session):
-    """When only one step was cancelled, the turn is saved at the end of the reply."""
-    store = Slow()
-    chat = session.conversation(fp="u", store=store, id="help")
-    reply, seen = chat.ask("Hi"), []
-    task = asyncio.create_task(read(reply, seen))
-    await store.saving.wait()
-    task.cancel()
-    await asyncio.wait({task}, timeout=5)
-    store.go.set()
-    assert task.cancelled()
-    assert chat.messages == ()
-    await read(reply, seen)
-    assert isinstance(seen[-1], Finish)
-    assert len(chat.messages) == 2
 
 
 async def test_a_stored_conversation_has_an_owner(session):
