@@ -15,6 +15,7 @@ from mintlify_async.quota.gate import QuotaScope
 from mintlify_async.quota.quota import Lease
 from mintlify_async.storage import TakeResult
 from mintlify_async.testing.loop_time import virtual_time
+from tests.support.job_fakes import settle
 
 ACME = QuotaScope(project="acme")
 SITE = QuotaScope(domain="acme.com", key="fp-1")
@@ -34,12 +35,6 @@ async def use_up(quota: Quota, amount: int, scope: QuotaScope = ACME) -> None:
 
 def start(quota: Quota, scope: QuotaScope = ACME, **arguments: Any) -> asyncio.Task[Lease]:
     return asyncio.create_task(quota.acquire("create_job", scope, **arguments))
-
-
-async def settle() -> None:
-    """Let every task go on until it waits."""
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 # ------------------------------------------------------------------ the five limits
@@ -370,15 +365,6 @@ async def test_waiting_rides_out_a_hiccup_of_the_store(time: asyncio.AbstractEve
     quota = Quota(mode="wait", store=AwayStore(0.6))
     leases = await asyncio.gather(*(start(quota, deadline=time.time() + 60) for _ in range(40)))
     assert max(lease.waited for lease in leases) <= 1.1
-
-
-async def test_a_store_that_stays_away_is_told_at_the_deadline(time: asyncio.AbstractEventLoop):
-    """Waiting ends with the store's own error, not later than the call may last."""
-    quota = Quota(mode="wait", store=AwayStore(1e6))
-    now = time.time()
-    with pytest.raises(QuotaExceededError, match="away"):
-        await quota.acquire("create_job", ACME, deadline=now + 10)
-    assert 9 <= time.time() - now <= 10
 
 
 async def test_a_refund_that_fails_does_not_raise(caplog: pytest.LogCaptureFixture):

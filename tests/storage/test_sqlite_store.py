@@ -275,39 +275,18 @@ async def test_a_fork_has_a_thread_of_its_own(store: SQLiteStore):
     assert await values(store, A, B) == {A: b"2", B: b"1"}
 
 
-def _count(path: Path, times: int, report: Any) -> None:
+def _count_for_ever(path: Path, report: Any) -> None:
     def rule(snapshot: Any) -> tuple[dict[str, bytes], None]:
         counts = {key: int(record.value) for key, record in snapshot.records.items()}
         return {key: b"%d" % (counts.get(key, 0) + 1) for key in (A, B)}, None
 
     async def main() -> None:
         store = SQLiteStore(path)
-        for _ in range(times):
+        while True:
             await change(store, [A, B], rule)
             report.send_bytes(b"done")
 
     asyncio.run(main())
-
-
-def start(path: Path, times: int) -> tuple[Any, Any]:
-    """Return a process that counts, and the connection that its reports come by."""
-    reports, report = FORK.Pipe(duplex=False)
-    process = FORK.Process(target=_count, args=[path, times, report])
-    process.start()
-    report.close()
-    return process, reports
-
-
-@pytest.mark.real
-@forks
-async def test_processes_lose_no_change(store: SQLiteStore, path: Path):
-    """Three processes add forty each."""
-    processes = [start(path, 40) for _ in range(3)]
-    for process, reports in processes:
-        await asyncio.to_thread(process.join, 60)
-        reports.close()
-        assert process.exitcode == 0
-    assert await values(store, A, B) == {A: b"120", B: b"120"}
 
 
 @pytest.mark.real
@@ -316,7 +295,10 @@ async def test_a_killed_process_leaves_whole_steps(store: SQLiteStore, path: Pat
     """Of each step that a kill interrupts there are both records or none; what was reported is there."""
     reported = 0
     for delay in range(10):
-        process, reports = start(path, 10_000)
+        reports, report = FORK.Pipe(duplex=False)
+        process = FORK.Process(target=_count_for_ever, args=[path, report])
+        process.start()
+        report.close()
         assert reports.recv_bytes() == b"done"
         reported += 1
         await asyncio.sleep(delay * 0.007)
