@@ -114,19 +114,10 @@ class Writers:
             self.questions = []
 
 
-async def run(service, session, store, steps: int) -> None:
+@pytest.mark.parametrize("steps", [60, pytest.param(4000, marks=pytest.mark.sweep)])
+async def test_three_writers_agree(service, session, store, steps: int) -> None:
+    """A short run by default, and 4,000 steps on each of three stores in the sweep."""
     for seed in range(max(steps // 200, 1)):
         writers = Writers(service, session, store, seed)
         for _ in range(min(steps, 200)):
             await writers.step(writers.pick.choice(STEPS))
-
-
-async def test_three_writers_agree(service, session, store):
-    """A short run of the sweep below."""
-    await run(service, session, store, 60)
-
-
-@pytest.mark.sweep
-async def test_three_writers_agree_in_thousands_of_steps(service, session, store):
-    """4,000 steps on each of three stores."""
-    await run(service, session, store, 4000)
