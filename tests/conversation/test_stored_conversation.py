@@ -38,28 +38,6 @@ async def test_owners_are_apart(service, session, store):
     assert (await shared.load()).messages == ada.messages
 
 
-async def test_of_two_at_once_one_wins(service, session, store):
-    """Of two processes with a running turn, the second to finish gets a conflict and keeps its answer."""
-    chat = session.conversation(fp="u", store=store, id="help")
-    await chat.ask("How do I install it?")
-    head = (await store.read([HELP.head])).records[HELP.head].value
-    seen = []
-    async with chat.ask("And then?") as reply:
-        # What another process does has its own objects and no gate of ours.
-        await put(store, head)
-        with pytest.raises(StoreConflictError):
-            await read(reply, seen)
-    assert isinstance(seen[-1], Finish)
-    assert reply.text
-    assert len(chat.messages) == 2
-    assert chat.unanswered.text == "And then?"
-    with pytest.raises(StoreConflictError):
-        await reply
-    await chat.load()
-    await chat.ask("And then?")
-    assert len(chat.messages) == 4
-
-
 async def test_a_conflict_shows_when_the_block_is_left_at_finish(service, session):
     """A reader that stops at ``finish`` gets the conflict at the end of its block."""
     store = MemoryStore()

@@ -131,19 +131,6 @@ async def test_a_turn_that_is_broken_off_leaves_no_trace(service, session):
     assert len(chat.messages) == 2
 
 
-async def test_closing_the_session_rolls_back(service, session):
-    """The answer is cut, and the turn is not kept."""
-    chat = session.conversation()
-    service.script.ask(events=[*answer("Half")[:-2], 100.0])
-    async with chat.ask("Hi") as reply:
-        await anext(reply)
-        await session.close()
-        with pytest.raises(StreamInterruptedError, match="session is closed") as caught:
-            await reply
-    assert isinstance(caught.value.__cause__, StateError)
-    assert (chat.messages, chat.busy) == ((), False)
-
-
 async def test_retry_asks_the_same_with_the_same(service, session):
     """retry() sends the same message, id and options; given options replace them."""
     chat = session.conversation()
