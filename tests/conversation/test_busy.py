@@ -8,7 +8,7 @@ import pytest
 
 from mintlify_async import APITimeoutError, Conversation, MemoryStore
 from mintlify_async.errors import StateError, StoreConflictError, StreamInterruptedError
-from tests.support.conversation_kit import answer, body, questions, roles, sent
+from tests.support.conversation_kit import answer, questions, sent
 
 
 async def test_a_second_turn_is_refused(service, session):
@@ -24,16 +24,6 @@ async def test_a_second_turn_is_refused(service, session):
         await reply
     assert len(chat.messages) == 2
     assert len(service.requests) == 1
-
-
-async def test_turns_wait_in_line(service, session):
-    """With ``busy="queue"`` turns run in the order of their entering, each with the history so far."""
-    chat = session.conversation(busy="queue")
-    await asyncio.gather(*(chat.ask(f"Question {n}?").run() for n in range(5)))
-    asked = [text for role, text in sent(service) if role == "user"]
-    assert asked == [f"Question {n}?" for n in range(5)]
-    assert [len(body(service, n)["messages"]) for n in range(5)] == [1, 3, 5, 7, 9]
-    assert roles(chat) == ["user", "assistant"] * 5
 
 
 @pytest.mark.parametrize("closed", ["reply", "session"])
