@@ -2,7 +2,7 @@
 
 ``SWEEPS=whole python -m pytest tests/jobs/test_killed_workers.py -s`` runs all rounds and prints the counts.
 One kind alone: ``-k workers_killed`` (300 rounds), ``-k random_faults`` (20,000 keys),
-``-k cancelled_and_closed`` (2,000 calls).
+``-k cancelled_and_closed`` (2,000 calls), ``-k many_creations`` (3,000 at the same time).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from multiprocessing import forkserver
 
 import pytest
 
-from mintlify_async import APIConnectionError, Ledger, OutcomeUnknownError
+from mintlify_async import APIConnectionError, Ledger, OutcomeUnknownError, SQLiteStore
 from mintlify_async.errors import APIStatusError
 from mintlify_async.testing import JobLife, LocalService, Reset
 from mintlify_async.testing.loop_time import virtual_time
@@ -28,6 +28,7 @@ WHOLE = os.environ.get("SWEEPS") == "whole"
 ROUNDS = 150 if WHOLE else 2
 FAULTS = 10_000 if WHOLE else 60
 CANCELLED = 500 if WHOLE else 20
+AT_ONCE = 3000 if WHOLE else 300
 LONGEST_LIFE = 0.3
 """Seconds after which a worker that is to be killed has been killed. On an idle machine it needs 0.15 s."""
 
@@ -203,3 +204,14 @@ async def test_cancelled_and_closed_at_random_moments(ledger, operation, written
     assert set(counts.values()) == {1}
     assert ends["ended early"] >= CANCELLED / 10
     assert ends["sending, not sent"] == ends["claimed, not sent"] == ends["claimed, sent"] == 0
+
+
+async def test_many_creations_at_once(tmp_path):
+    """On one SQLite file none is refused, and each is recorded."""
+    store = SQLiteStore(tmp_path / "ledger.db")
+    async with LocalService() as service, service.session(ledger=store) as session:
+        calls = (session.create_job(f"{n}", dedupe_key=f"{n}", timeout=600) for n in range(AT_ONCE))
+        jobs = await asyncio.gather(*calls)
+    assert len({job.id for job in jobs}) == AT_ONCE
+    assert await Ledger(store).open_claims() == []
+    assert len(await store.keys("claims/done/")) == AT_ONCE
