@@ -15,18 +15,12 @@ import pytest
 
 import mintlify_async
 from mintlify_async.cli import main
-from mintlify_async.testing import JobLife, LocalService
+from mintlify_async.testing import LocalService
 from tests.support.child_process import child_environment
 from tests.support.command_line import run
 
 NOTHING = "http://127.0.0.1:9"
 """A base URL where no program listens."""
-
-
-@pytest.fixture
-async def service():
-    async with LocalService(life=JobLife(seconds=0.2)) as service:
-        yield service
 
 
 ASK, CREATE = ["ask", "Hm?"], ["job", "create", "Fix"]

@@ -9,20 +9,13 @@ import signal
 import pytest
 
 import mintlify_async
-from mintlify_async.testing import JobLife, LocalService, faults
+from mintlify_async.testing import JobLife, faults
 from tests.support.child_process import child_environment
 from tests.support.command_line import run, start
 
 
-@pytest.fixture
-async def service():
-    async with LocalService(life=JobLife(seconds=0.2)) as service:
-        yield service
-
-
 async def test_create_and_wait(service):
     """States and reference on standard error, the last record on standard output."""
-    service.script.job("active", "completed")
     ended = await run("job", "create", "-", "--wait", service=service, stdin="Fix the typos")
     assert ended.status == 0, ended.err
     assert re.fullmatch(r"job_1  completed  https://\S+\n", ended.out)

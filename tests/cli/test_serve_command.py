@@ -9,6 +9,7 @@ import socket
 import aiohttp
 import pytest
 
+from mintlify_async.cli import demo
 from tests.support.child_process import child_environment
 from tests.support.command_line import run, start
 
@@ -78,9 +79,10 @@ async def test_a_used_port_is_named():
     assert "--port" in line
 
 
-@pytest.mark.real
-async def test_the_demo_shows_everything():
+async def test_the_demo_shows_everything(no_waits, monkeypatch):
     """Two answers in one thread, a job and its follow-up, each with its code, at most 80 columns wide."""
+    monkeypatch.setattr(demo, "JOB_SECONDS", 0.05)
+    monkeypatch.setattr(demo, "PAUSE_SECONDS", 0.0)
     ended = await run("demo")
     assert ended.status == 0, ended.err
     ids = re.findall(r"thread id: (\S+)", ended.out)

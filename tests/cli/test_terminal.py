@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rich.live import Live
 
 from mintlify_async.cli.terminal import Blocks, Terminal
-from mintlify_async.testing import JobLife, LocalService
+from mintlify_async.testing import LocalService
 from tests.support.child_process import child_environment
 from tests.support.terminal_screen import CTRL_C, lines_left, on_terminal
 
@@ -181,7 +181,7 @@ async def test_every_line_is_on_the_screen_once(width, moment, monkeypatch):
     assert re.findall(r"note\d\d", left) == [f"note{number:02}" for number in range(0, moment, 3)]
 
 
-async def test_a_growing_answer_is_drawn_without_a_thread(monkeypatch):
+async def test_a_growing_answer_is_drawn_without_a_thread(monkeypatch, virtual):
     """A thread that draws between the two halves of a print leaves lines on the screen."""
     monkeypatch.setenv("TERM", "xterm-256color")
     screen = FakeTerminal()
@@ -261,7 +261,6 @@ async def test_a_command_in_the_background_is_not_stopped(service):
 @pytest.mark.real
 async def test_the_result_of_a_wait_is_printed_once(service):
     """On a terminal that shows both streams; its reference and states stand above it."""
-    service.life = JobLife(seconds=3)
     command = ("-m", "mintlify_async", "job", "create", "Fix", "--wait")
     async with on_terminal(*command, env=environment(service), width=120) as screen:
         assert await screen.ended() == 0
