@@ -22,12 +22,10 @@ EXAMPLES = [
     errors.QuotaExceededError("used up", retry_after=3.5, limit="create_job"),
     APIConnectionError("no route", sent="no", operation="ask", reason="dns", sent_at=1.0),
     errors.APITimeoutError("late", phase="connect", seconds=10, sent="no", operation="ask"),
-    errors.OutcomeUnknownError(
-        "may exist", operation="create_job", project_id="p", status=502, headers={"a": "b"}
-    ),
+    errors.OutcomeUnknownError("?", operation="create_job", project_id="p", status=502, headers=HEADERS),
     errors.APIStatusError("418", status=418, body="tea", headers=HEADERS, request_id="r", retry_after=1.0),
     errors.RateLimitError("429", status=429, retry_after=86400.0, operation="ask"),
-    errors.UnexpectedResponseError("html", excerpt="<html>", status=200, headers={"a": "b"}),
+    errors.UnexpectedResponseError("html", excerpt="<html>", status=200, headers=HEADERS),
     StreamInterruptedError("cut", **KEPT),
     errors.StreamDecodeError("bad", excerpt="{", index=4, **KEPT),
     errors.StreamStateError("no part", event_type="text-delta", event_id="0", **KEPT),
@@ -37,11 +35,6 @@ EXAMPLES = [
 ]
 
 
-def passed_on(error):
-    """Return *error* as another process, a copy and a deep copy get it."""
-    return [pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)]
-
-
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
 def test_everything_an_error_carries_survives(error):
     """Its class, its text of one line, each attribute, notes and the scrubbed cause."""
@@ -49,7 +42,7 @@ def test_everything_an_error_carries_survives(error):
     assert "\n" not in str(error)
     error.__cause__ = CauseSummary("aiohttp.ClientOSError: reset")
     error.add_note("seen by a test")
-    for again in passed_on(error):
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(again) is type(error)
         assert str(again) == str(error)
         assert vars(again) == vars(error)

@@ -12,7 +12,6 @@ from contextlib import aclosing
 from typing import Any, assert_never, assert_type
 
 import mintlify_async as m
-from mintlify_async import events as e
 from mintlify_async import messages as p
 from mintlify_async.errors import PartialMessage
 from mintlify_async.jobs.claims import Claim
@@ -111,31 +110,8 @@ def errors(session: m.MintlifySession, error: Exception) -> None:
             pass
 
 
-def exhaustive(event: m.StreamEvent) -> None:
-    """A checker proves that no event of the union is forgotten."""
-    match event:
-        case e.Start() | e.StartStep() | e.FinishStep() | e.ResetStep() | e.Finish():
-            pass
-        case e.AbortEvent() | e.ErrorEvent() | e.MessageMetadata() | e.SteeringMessage():
-            pass
-        case e.TextStart() | e.TextDelta() | e.TextEnd():
-            pass
-        case e.ReasoningStart() | e.ReasoningDelta() | e.ReasoningEnd() | e.ReasoningFile():
-            pass
-        case e.ToolInputStart() | e.ToolInputDelta() | e.ToolInputAvailable() | e.ToolInputError():
-            pass
-        case e.ToolOutputAvailable() | e.ToolOutputError() | e.ToolOutputDenied():
-            pass
-        case e.ToolApprovalRequest() | e.ToolApprovalResponse():
-            pass
-        case e.SourceUrl() | e.SourceDocument() | e.File() | e.Data() | e.Custom() | e.UnknownEvent():
-            pass
-        case _:
-            assert_never(event)
-
-
 def parts(part: p.MessagePart) -> None:
-    """The same for the parts of a message."""
+    """A checker proves that no part is forgotten; ``test_events`` compares the union of events."""
     match part:
         case p.TextPart() | p.ReasoningPart() | p.SteeringMessagePart() | p.StepStartPart():
             pass

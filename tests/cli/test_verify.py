@@ -2,86 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import aiohttp
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import RawTestServer
-from attrs import define, evolve, field
+from attrs import define, field
 
 import mintlify_async
 from mintlify_async import Assumptions, MintlifySession
 from mintlify_async.cli import verify as verify_command
 from mintlify_async.cli.verify import ANY_KEY, NAMES, Verification
-from mintlify_async.testing import Customer, LocalService
-from mintlify_async.testing.loop_time import virtual_time
+from mintlify_async.testing import Customer, LocalService, Script, operations
 from tests.support.command_line import run
-
-HOP = {"connection", "content-length", "transfer-encoding", "host", "date", "server"}
-
-
-@define
-class Wire:
-    """A request, or a response, on its way."""
-
-    path: str
-    headers: dict[str, str]
-    body: bytes
-    method: str = "GET"
-    status: int = 200
-
-
-ChangeRequest = Callable[[Wire], Wire]
-"""Returns the request to pass on; one with a status other than 200 is the answer itself."""
-ChangeAnswer = Callable[[Wire, Wire], Wire]
-"""Returns the answer to give, from the request and the answer."""
-
-
-@asynccontextmanager
-async def changed(
-    service: LocalService,
-    request: ChangeRequest = lambda request: request,
-    answer: ChangeAnswer = lambda request, answer: answer,
-) -> AsyncIterator[str]:
-    """Yield the URL of a service that answers like *service*, except for the changes."""
-
-    def kept(headers: Mapping[str, str]) -> dict[str, str]:
-        return {name.lower(): value for name, value in headers.items() if name.lower() not in HOP}
-
-    async def handle(http: web.BaseRequest) -> web.Response:
-        asked = Wire(http.path, kept(http.headers), await http.read(), http.method)
-        given = request(asked)
-        if given.status == 200:
-            url = service.base_url + given.path
-            async with client.request(given.method, url, data=given.body, headers=given.headers) as response:
-                given = Wire(
-                    given.path, kept(response.headers), await response.read(), status=response.status
-                )
-            given = answer(asked, given)
-        return web.Response(status=given.status, headers=given.headers, body=given.body)
-
-    async with aiohttp.ClientSession() as client, RawTestServer(handle) as server:
-        yield str(server.make_url("")).rstrip("/")
-
 
 PAGE = Path(mintlify_async.__file__).parent / "docs" / "explanation" / "assumptions.mdx"
 
 
-async def verify(service: LocalService, *, with_job: bool = True, **settings: Any) -> Verification:
+async def verify(service: LocalService, *, with_job: bool = True) -> Verification:
     """Run the verification against *service*."""
-
-    def make() -> MintlifySession:
-        return service.session(**(ANY_KEY | settings))
-
     keys = {"assistant": service.assistant_key, "admin": service.admin_key}
-    verification = Verification(make, keys, lambda text: None)
+    verification = Verification(lambda: service.session(**ANY_KEY), keys, lambda text: None)
     await verification.run(with_job=with_job)
     return verification
 
@@ -106,130 +48,65 @@ class Breach:
 
     Args:
         name: The assumption.
-        request: What happens to requests.
-        answer: What happens to answers.
-        options: Of the local service.
         script: What is scripted.
+        customer: Its customer.
+        thread_headers: Its names for the headers of a thread.
         fixed: Whether the line that is printed fixes the main path.
     """
 
     name: str
-    request: ChangeRequest = lambda request: request
-    answer: ChangeAnswer = lambda request, answer: answer
-    options: dict[str, Any] = field(factory=dict)
-    script: Callable[[LocalService], object] = lambda service: None
-    fixed: bool = True
+    script: Callable[[Script], object] = lambda script: None
+    customer: Customer = field(factory=Customer)
+    thread_headers: dict[str, str] = operations.THREAD_HEADERS
+    fixed: bool = False
 
 
-def refusal(request: Wire, status: int, **document: Any) -> Wire:
-    return evolve(request, status=status, body=json.dumps(document).encode(), headers={})
-
-
-def is_question(request: Wire) -> bool:
-    return "/assistant/" in request.path
-
-
-def renamed(names: dict[str, str]) -> ChangeAnswer:
-    def answer(request: Wire, answer: Wire) -> Wire:
-        return evolve(
-            answer, headers={names.get(name, name): value for name, value in answer.headers.items()}
-        )
-
-    return answer
-
-
-def no_anonymous(request: Wire) -> Wire:
-    if is_question(request) and json.loads(request.body)["fp"] == "anonymous":
-        return refusal(request, 400, error="Invalid request", details=[{"message": "fp must name a user"}])
-    return request
-
-
-def of_old(request: Wire) -> Wire:
-    """The path of the package is the v1 endpoint."""
-    if not is_question(request):
-        return request
-    return evolve(request, status=203, body=b'0:"text"\nd:{"finishReason":"stop"}\n', headers={})
-
-
-def no_such_path(request: Wire) -> Wire:
-    """Jobs are read at another path."""
-    return refusal(request, 404, message="Not Found") if request.method == "GET" else request
-
-
-def body_of_questions(change: Callable[[bytes], bytes]) -> ChangeAnswer:
-    def answer(request: Wire, answer: Wire) -> Wire:
-        changes = is_question(request) and answer.status == 200
-        return evolve(answer, body=change(answer.body)) if changes else answer
-
-    return answer
-
-
-def in_another_zone(request: Wire, answer: Wire) -> Wire:
-    record = json.loads(answer.body) if "/job" in request.path and answer.status < 300 else {}
-    if "createdAt" not in record:
-        return answer
-    record["createdAt"] = "2020-01-01T05:30:00.000"
-    return evolve(answer, body=json.dumps(record).encode())
-
-
-def without_end(body: bytes) -> bytes:
-    events = body.split(b"\n\n")
-    return b"\n\n".join(one for one in events if b'"finish"' not in one and b"[DONE]" not in one) + b"\n\n"
-
-
-THREAD = {"x-thread-id": "x-conversation-id", "x-thread-key": "x-conversation-key"}
-OTHER_RESET = {"times": None, "status": 429, "headers": {"X-Reset-In": "2"}}
-
-
-@pytest.fixture
-async def quick():
-    """Time jumps to the next moment at which something happens."""
-    with virtual_time():
-        yield
-
-
+THREAD = {"threadId": "X-Conversation-Id", "threadKey": "X-Conversation-Key"}
 OTHER_PREFIX = Customer(assistant_key="mint_test_for_questions_0123456789")
+NO_JOB = {"status": 404, "body": {"message": "Not Found"}, "times": None}
+NO_USER = {"status": 400, "body": {"details": [{"message": "fp must name a user"}]}}
+RESET = {"status": 429, "headers": {"X-Reset-In": "2"}, "times": None}
+OLD = {"status": 203, "body": b'0:"text"\nd:{"finishReason":"stop"}\n'}
+START = {"type": "text-start", "id": "t"}
+SHAPELESS = [START, {"type": "text-delta", "id": "t"}]
+TWICE = {"headers": {"X-Thread-Id": "t", "X-Thread-Key": "k"}, "times": 2}
 
 BREACHES = [
-    Breach("get-job path", no_such_path, fixed=False),
-    Breach("key prefixes", options={"customers": [OTHER_PREFIX]}),
-    Breach("thread headers", answer=renamed(THREAD)),
-    Breach("`fp` defaults to `anonymous`", no_anonymous, fixed=False),
-    Breach("request id", script=lambda service: service.script.ask(headers={"X-Amzn-RequestId": "42"})),
-    Breach("reset headers", script=lambda service: service.script.create_job(**OTHER_RESET), fixed=False),
+    Breach("get-job path", lambda script: script.get_job(**NO_JOB)),
+    Breach("key prefixes", customer=OTHER_PREFIX, fixed=True),
+    Breach("thread headers", thread_headers=THREAD, fixed=True),
+    Breach("`fp` defaults to `anonymous`", lambda script: script.ask(**NO_USER)),
+    Breach("request id", lambda script: script.ask(headers={"X-Amzn-RequestId": "42"}), fixed=True),
+    Breach("reset headers", lambda script: script.create_job(**RESET)),
     Breach(
         "only `id` and `status` of a job are certain",
-        script=lambda service: service.script.job("active", "succeeded", times=None),
-        fixed=False,
+        lambda script: script.job("active", "succeeded", times=None),
     ),
-    Breach("a date without a zone is UTC", answer=in_another_zone, fixed=False),
-    Breach("framing", answer=body_of_questions(lambda body: body.replace(b"data: ", b"")), fixed=False),
     Breach(
-        "part shapes",
-        answer=body_of_questions(lambda body: body.replace(b'"delta":', b'"text":')),
-        fixed=False,
+        "a date without a zone is UTC",
+        lambda script: script.create_job(fields={"createdAt": "2026-01-01T00:30:00.000"}),
     ),
-    Breach("the v1 endpoint", of_old, fixed=False),
-    Breach("a stream is complete", answer=body_of_questions(without_end), fixed=False),
+    Breach("framing", lambda script: script.ask(body=[b'{"type":"start"}\n\n'])),
+    Breach("part shapes", lambda script: script.ask(events=SHAPELESS, **TWICE)),
+    Breach("the v1 endpoint", lambda script: script.ask(**OLD)),
+    Breach("a stream is complete", lambda script: script.ask(body=[START], **TWICE)),
 ]
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("virtual")
 @pytest.mark.parametrize("breach", BREACHES, ids=lambda breach: breach.name)
-async def test_what_is_broken_is_found_alone(breach):
+async def test_what_is_broken_is_found_alone(monkeypatch, breach):
     """A service that breaks one assumption: that row is broken, and the line that is printed fixes it."""
-    async with (
-        LocalService(**breach.options) as service,
-        changed(service, breach.request, breach.answer) as address,
-    ):
-        breach.script(service)
-        verification = await verify(service, base_url=address)
+    monkeypatch.setattr(operations, "THREAD_HEADERS", breach.thread_headers)
+    async with LocalService(customers=[breach.customer]) as service:
+        breach.script(service.script)
+        verification = await verify(service)
         assert broken(verification) == [breach.name]
-        assert verification.rows[breach.name].fix
+        line = verification.rows[breach.name].fix
+        assert line
         if breach.fixed:
-            line = verification.rows[breach.name].fix
             settings = eval(f"dict({line})", {"Assumptions": Assumptions})
-            await main_path(service.session(base_url=address, **settings))
+            await main_path(service.session(**settings))
 
 
 def test_each_assumption_that_one_run_can_show_is_broken_in_a_test():
@@ -249,24 +126,20 @@ def test_each_assumption_that_one_run_can_show_is_broken_in_a_test():
 @pytest.mark.parametrize("location", ["http://docs.example/x", "http://[::1/", "/elsewhere", ""])
 async def test_a_redirect_is_a_finding(service, location):
     """It is not followed, and the finding names its target, also one that is no URL."""
-
-    def redirect(request: Wire) -> Wire:
-        return evolve(request, status=308, headers={"location": location}, body=b"")
-
-    async with changed(service, redirect) as address:
-        verification = await verify(service, base_url=address)
+    service.script.any(status=308, headers={"location": location}, body=b"", times=None)
+    verification = await verify(service)
     assert broken(verification) == ["base URL"]
     assert repr(location) in verification.rows["base URL"].evidence
-    assert not service.requests
+    assert len(service.requests) == 1
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("virtual")
 async def test_all_is_well_with_the_local_service():
     """Nothing is broken; two questions and one job are paid for."""
     async with LocalService() as service:
         verification = await verify(service)
         assert service.requests.count("create_job") == 1
-        assert service.requests.count("ask") == 2
+        assert [request.json["fp"] for request in service.requests.of("ask")] == ["anonymous"] * 2
     assert broken(verification) == verification.trouble == []
     assert [name for name, row in verification.rows.items() if row.status == "held"] == [
         *("base URL", "get-job path", "key prefixes", "thread headers", "`fp` defaults to `anonymous`"),
