@@ -31,7 +31,6 @@ SUGGESTIONS = "```suggestions\n(7. Use `sso`)[/sso]\n```"
 @pytest.mark.parametrize(
     ("words", "stdin", "sent"),
     [
-        (["How do I log in?"], "", "How do I log in?"),
         (["How", "do", "I", "log", "in"], "", "How do I log in"),
         (["-"], "From a pipe?", "From a pipe?"),
         ([], "From a pipe?", "From a pipe?"),

@@ -42,7 +42,6 @@ async def test_all_is_right(service):
     [
         ({"MINTLIFY_ADMIN_API_KEY": "mint_dsc_test_0123"}, "wrong", "MINTLIFY_ADMIN_API_KEY"),
         ({"MINTLIFY_ASSISTANT_API_KEY": "mint_test_0123"}, "wrong", "MINTLIFY_ASSISTANT_API_KEY"),
-        ({"MINTLIFY_ASSISTANT_API_KEY": "mint_us_0123"}, "wrong", "MINTLIFY_ASSISTANT_API_KEY"),
         ({"MINTLIFY_ASSISTANT_API_KEY": "sk-0123"}, "wrong", "MINTLIFY_ASSISTANT_API_KEY"),
         ({"MINTLIFY_ASSISTANT_API_KEY": '"mint_dsc_0123"'}, "wrong", "MINTLIFY_ASSISTANT_API_KEY"),
         ({"MINTLIFY_ASSISTANT_API_KEY": None}, "missing", "MINTLIFY_ASSISTANT_API_KEY"),

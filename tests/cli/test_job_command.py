@@ -18,6 +18,7 @@ async def test_create_and_wait(service):
     """States and reference on standard error, the last record on standard output."""
     ended = await run("job", "create", "-", "--wait", service=service, stdin="Fix the typos")
     assert ended.status == 0, ended.err
+    assert service.requests[0].json == {"prompt": "Fix the typos"}
     assert re.fullmatch(r"job_1  completed  https://\S+\n", ended.out)
     assert "mintlify-job:" in ended.err
     assert "job_1  active\n" in ended.err

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import random
 import re
 import sys
 import threading
@@ -36,6 +35,9 @@ Last words.
 """
 
 
+PIECES = re.findall(r"(?s).{1,7}", ANSWER)
+
+
 class FakeTerminal(io.StringIO):
     """A stream that says it is a terminal."""
 
@@ -43,14 +45,12 @@ class FakeTerminal(io.StringIO):
         return True
 
 
-def split(text: str, seed: int) -> list[str]:
-    """Cut *text* into pieces of one to nine characters."""
-    dice, pieces = random.Random(seed), []
-    while text:
-        size = dice.randint(1, 9)
-        pieces.append(text[:size])
-        text = text[size:]
-    return pieces
+@pytest.fixture
+def screen(monkeypatch):
+    """A terminal of 40 columns that rich draws on."""
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    return FakeTerminal()
 
 
 @given(st.lists(st.text("ab`~ \n", max_size=8)))
@@ -85,7 +85,7 @@ async def answered(terminal: Terminal, pieces: list[str]) -> None:
 @pytest.mark.parametrize(
     ("pieces", "text"),
     [
-        (split(ANSWER, 1), ANSWER),
+        (PIECES, ANSWER),
         (["no line end"], "no line end\n"),
         (["a\x1b]0;title\x07\x1b[2Jb\x9b2J\r\n", "\tc\n"], "a]0;title[2Jb2J\n\tc\n"),
     ],
@@ -109,15 +109,12 @@ async def test_plain_output_is_the_text(monkeypatch, stream, term, rich, pieces,
     assert err.getvalue() == "[bold]as it is[/bold] ::error::[2J\nmintlify-async: away\n"
 
 
-async def test_no_text_can_steer_the_terminal(monkeypatch):
+async def test_no_text_can_steer_the_terminal(monkeypatch, screen):
     """What the service says is on the screen without escape sequences, and is no markup of rich's.
 
     A line that is written during progress stands above the line of the progress, which is gone at the end.
     """
-    monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("NO_COLOR", "1")
-    screen = FakeTerminal()
     terminal = Terminal(out=screen, err=screen)
     await answered(terminal, ["a\x1b]0;title\x07b\x9b2Jc\n"])
     with terminal.progress("job [red]\x1b[2J"):
@@ -128,20 +125,15 @@ async def test_no_text_can_steer_the_terminal(monkeypatch):
     assert left == ["a]0;titleb2Jc", "j1[2J [red]active", "job_1  [active]  :smile:"]
 
 
-@pytest.mark.parametrize("environ", [{"NO_COLOR": "1", "TERM": "xterm"}, {"TERM": "xterm"}])
-async def test_a_terminal_shows_all_of_it(environ, monkeypatch):
+@pytest.mark.parametrize("no_color", ["1", ""])
+async def test_a_terminal_shows_all_of_it(no_color, monkeypatch, screen):
     """Every word of the answer is on the screen at the end, and NO_COLOR means no colour."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    out = FakeTerminal()
-    await answered(Terminal(out=out, err=FakeTerminal()), split(ANSWER, 2))
-    seen = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", out.getvalue())
+    monkeypatch.setenv("NO_COLOR", no_color)
+    await answered(Terminal(out=screen, err=FakeTerminal()), PIECES)
+    seen = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", screen.getvalue())
     for words in ("login", "a = 1", "b = 2", "one", "two", "Last words."):
         assert words in seen
-    assert bool(re.search(r"\x1b\[[\d;]*3[0-8]", out.getvalue())) == ("NO_COLOR" not in environ)
+    assert bool(re.search(r"\x1b\[[\d;]*3[0-8]", screen.getvalue())) == (not no_color)
 
 
 def test_json_is_what_the_service_sent():
@@ -156,7 +148,7 @@ WORDS = [f"word{number:02}" for number in range(40)]
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 @pytest.mark.parametrize("moment", range(4, 41, 4))
-async def test_every_line_is_on_the_screen_once(width, moment, monkeypatch):
+async def test_every_line_is_on_the_screen_once(width, moment, monkeypatch, screen):
     """Notes between the pieces of a growing paragraph stand above it, and an interruption leaves it once."""
     regions: list[Live] = []
 
@@ -167,8 +159,6 @@ async def test_every_line_is_on_the_screen_once(width, moment, monkeypatch):
 
     monkeypatch.setattr("rich.live.Live", Region)
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setenv("TERM", "xterm-256color")
-    screen = FakeTerminal()
     terminal = Terminal(out=screen, err=screen)
     with terminal.answer() as feed:
         for number, word in enumerate(WORDS[:moment]):
@@ -181,10 +171,8 @@ async def test_every_line_is_on_the_screen_once(width, moment, monkeypatch):
     assert re.findall(r"note\d\d", left) == [f"note{number:02}" for number in range(0, moment, 3)]
 
 
-async def test_a_growing_answer_is_drawn_without_a_thread(monkeypatch, virtual):
+async def test_a_growing_answer_is_drawn_without_a_thread(screen, virtual):
     """A thread that draws between the two halves of a print leaves lines on the screen."""
-    monkeypatch.setenv("TERM", "xterm-256color")
-    screen = FakeTerminal()
     threads = set(threading.enumerate())
     with Terminal(out=screen, err=screen).answer() as feed:
         while "waiting for the answer  1 s" not in screen.getvalue():
@@ -193,7 +181,7 @@ async def test_a_growing_answer_is_drawn_without_a_thread(monkeypatch, virtual):
         assert set(threading.enumerate()) == threads
         while "Let me" not in screen.getvalue():  # although nothing follows
             await asyncio.sleep(0.01)
-    assert [line for line in lines_left(screen.getvalue(), 80) if line] == ["Let me"]
+    assert [line for line in lines_left(screen.getvalue(), 40) if line] == ["Let me"]
 
 
 async def test_a_note_does_not_stand_in_a_line_of_the_answer():
@@ -209,21 +197,16 @@ async def test_a_note_does_not_stand_in_a_line_of_the_answer():
     assert pipe.getvalue() == "Let me look.It is here.\n"
 
 
-STARTED = [{"type": "start"}, {"type": "text-start", "id": "1"}]
-
-
 def environment(service: LocalService) -> dict[str, str]:
     return child_environment(service, TERM="xterm-256color", COLUMNS=None, LINES=None, NO_COLOR="1")
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("width", [40])
-async def test_keys_do_not_shift_a_growing_paragraph(service, width):
+async def test_keys_do_not_shift_a_growing_paragraph(service):
     """What is typed before and during an answer, Ctrl-C too, is not shown; afterwards it is again."""
-    full = "f" * width  # the cursor stands at the end of this line, and any key would begin another
-    service.script.ask(
-        events=[*STARTED, 0.5, {"type": "text-delta", "id": "1", "delta": f"First {full}"}, 60.0]
-    )
+    width, full = 40, "f" * 40  # the cursor stands at the end of this line, and any key would begin another
+    delta = {"type": "text-delta", "id": "1", "delta": f"First {full}"}
+    service.script.ask(events=[{"type": "start"}, {"type": "text-start", "id": "1"}, 0.5, delta, 60.0])
     command = ("-m", "mintlify_async", "ask", "Hm?")
     async with on_terminal(*command, env=environment(service), width=width) as screen:
         while not service.requests:
