@@ -127,18 +127,10 @@ async def test_a_thread_continues(service, tmp_path):
 
 @pytest.mark.parametrize(
     ("option", "name"),
-    [
-        ("--save", "folder"),
-        ("--save", "no/where.json"),
-        ("--thread", "folder"),
-        ("--thread", "foreign.json"),
-        ("--thread", "binary"),
-    ],
+    [("--save", "folder"), ("--save", "no/where.json"), ("--thread", "foreign.json"), ("--thread", "binary")],
 )
-async def test_files_are_checked_before_the_question_is_paid_for(
-    service, tmp_path, monkeypatch, option, name
-):
-    """One line with the file; nothing is sent."""
+async def test_files_are_checked_before_the_question(service, tmp_path, monkeypatch, option, name):
+    """One line with the file; nothing is sent, and nothing is paid for."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "foreign.json").write_text('{"name": "package", "version": 1}')
     (tmp_path / "binary").write_bytes(b"\xff\x00")

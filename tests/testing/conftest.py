@@ -71,3 +71,9 @@ async def make(virtual):
 @pytest.fixture
 async def client(make):
     return await make()
+
+
+@pytest.fixture
+async def service(client):
+    """The service of ``client``."""
+    return client.service

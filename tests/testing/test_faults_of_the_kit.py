@@ -15,11 +15,6 @@ BODY = b"0123456789" * 10
 CHUNKS = {"body": [b"one", b"twothree"]}
 
 
-@pytest.fixture
-async def service(client):
-    return client.service
-
-
 async def received(response):
     """Return the bytes that arrive within an hour of virtual time, and the class of the error after them."""
     data = b""

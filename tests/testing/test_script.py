@@ -19,11 +19,6 @@ from mintlify_async.testing import Answer, Script
 ASK = "/discovery/v2/assistant/acme-docs/message"
 
 
-@pytest.fixture
-async def service(client):
-    return client.service
-
-
 async def test_an_answer_of_given_words(service):
     """Its text, sources and suggestions are those that were given; the rest is as always."""
     async with service.session() as session:
@@ -65,17 +60,15 @@ async def test_words_only_and_an_error(service):
         ("ask", {"text": "Hello", "status": 500}),
         ("ask", {"error": "no", "events": []}),
         ("ask", {"events": [], "body": "x"}),
-        ("ask", {"event": []}),
         ("ask", {"status": "500"}),
         ("ask", {"times": 0}),
         ("get_job", {"status": "failed"}),
-        ("job", {"status": "failed"}),
     ],
 )
 def test_a_slip_is_told_when_the_answer_is_scripted(operation, arguments):
     """Not by a puzzling answer in the middle of the test."""
     script = Script()
-    with pytest.raises((ConfigurationError, TypeError)):
+    with pytest.raises(ConfigurationError):
         getattr(script, operation)(**arguments)
     assert not script.rules
 
@@ -167,17 +160,14 @@ async def test_until_told(client, service):
 @pytest.mark.parametrize("operation", ["create_job", "ask"])
 async def test_a_429_alone_and_a_402_alone_reach_the_caller(service, operation):
     """As the service sends them: text and a time that is too long to wait for, and an error text."""
+    getattr(service.script, operation)(status=429)
+    getattr(service.script, operation)(status=402)
     async with service.session() as session:
-        call = getattr(session, operation)
-        getattr(service.script, operation)(status=429)
-        with pytest.raises(RateLimitError) as limited:
-            await call("How do I wait for a job?")
-        getattr(service.script, operation)(status=402)
-        with pytest.raises(PaymentRequiredError) as unpaid:
-            await call("How do I wait for a job?")
-    assert limited.value.retry_after == 3600
-    assert limited.value.body == "Too many requests, please try again later."
-    assert limited.value.headers["x-ratelimit-remaining"] == "0"
+        with pytest.raises(RateLimitError, match="Too many requests, please try again later") as limited:
+            await getattr(session, operation)("Hm?")
+        with pytest.raises(PaymentRequiredError, match="scripted") as unpaid:
+            await getattr(session, operation)("Hm?")
+    assert (limited.value.retry_after, limited.value.headers["x-ratelimit-remaining"]) == (3600, "0")
     assert "error" in unpaid.value.body
     assert service.requests.count(operation) == 2
 
