@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import io
-import os
 import re
 import subprocess
 import sys
@@ -104,13 +100,9 @@ async def test_wrong_usage_shows_the_usage_of_its_command(arguments, usage):
 )
 async def test_all_that_is_missing_is_reported_before_the_question_is_read(arguments, missing):
     """A line for each setting, then the way out: doctor, and serve for a try without an account."""
-    stdin = mock.Mock(**{"read.side_effect": AssertionError("the question was read"), "isatty": lambda: True})
-    err = io.StringIO()
-    environment = mock.patch.dict(os.environ, child_environment(), clear=True)
-    with environment, mock.patch("sys.stdin", stdin), contextlib.redirect_stderr(err):
-        status = await asyncio.to_thread(main, arguments)
-    *lines, advice = err.getvalue().splitlines()
-    assert status == 2
+    ended = await run(*arguments, stdin="")  # the first complaint would be that it is blank
+    *lines, advice = ended.err.splitlines()
+    assert ended.status == 2
     assert [re.search(r"MINTLIFY_\w+", line)[0] for line in lines] == missing
     assert "mintlify-async doctor" in advice
     assert "mintlify-async serve" in advice

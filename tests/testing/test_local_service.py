@@ -89,9 +89,7 @@ async def test_unknown_jobs_and_paths(client):
     ("sent", "says"),
     [
         ({"json": {"prompt": ""}}, "at least 1 character"),
-        ({"json": {"prompt": 3}}, "must be a string"),
         ({"json": {}}, "prompt is required"),
-        ({"json": ["prompt"]}, "JSON object"),
         ({"data": b"{", "headers": {"Content-Type": "application/json"}}, "JSON object"),
         ({"data": b'{"prompt": "x"}', "headers": {"Content-Type": "text/plain"}}, "Content-Type"),
     ],

@@ -104,24 +104,16 @@ async def test_the_loop_of_another_thread_keeps_its_own_time() -> None:
     assert real[0] >= 0.04
 
 
-def paced_pair(loop: asyncio.AbstractEventLoop) -> tuple[socket.socket, socket.socket]:
-    """Return two connected sockets, the first of which sends slowly, as BBR may make it."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        sender = socket.create_connection(listener.getsockname())
-        receiver, _ = listener.accept()
-    sender.setsockopt(
-        socket.SOL_SOCKET, 47, (2_000).to_bytes(4, "little")
-    )  # SO_MAX_PACING_RATE, bytes a second
-    sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sender, receiver
-
-
 @pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="needs Linux")
 async def test_it_stands_still_while_the_kernel_holds_bytes_back() -> None:
     """Bytes that were sent arrive before the next moment comes, although nothing is readable at first."""
-    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sender = socket.create_connection(listener.getsockname())
+        receiver, _ = listener.accept()
+    slow = (2_000).to_bytes(4, "little")  # bytes a second, as BBR may send them
+    sender.setsockopt(socket.SOL_SOCKET, 47, slow)  # SO_MAX_PACING_RATE
+    sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with virtual_time() as virtual:
-        sender, receiver = paced_pair(loop)
         _, writer = await asyncio.open_connection(sock=sender)
         reader, other = await asyncio.open_connection(sock=receiver)
         async with asyncio.timeout(0.001):
