@@ -58,7 +58,7 @@ def user(*parts: object, **fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("part", PARTS, ids=[part["type"] for part in PARTS])
 def test_every_part_round_trips(part: dict[str, Any]) -> None:
     """Each type of part reads and writes exactly its JSON, fields of later versions included."""
-    wire = user(part, id="m", role="assistant", metadata={"n": [1]})
+    wire = user(part, id="m", role="assistant", metadata={"n": [1]}, new=1)
     message = Message.from_wire(wire)
     assert message.to_wire() == wire
     assert Message.from_wire(message.to_wire()) == message
