@@ -94,25 +94,20 @@ def fetch():
     raise AssertionError("called")
 
 
-SWAPPED = {"admin_key": KEYS.assistant, "assistant_key": KEYS.admin}
 PLACE = {"project_id": "p", "domain": "d"}
+SWAPPED = {"admin_key": KEYS.assistant, "assistant_key": KEYS.admin, **PLACE}
+ANY_KEY = {"assumptions": Assumptions(admin_key_prefix="", assistant_key_prefix="")}
 
 
 @pytest.mark.parametrize(
     ("uses", "settings", "problems"),
     [
-        *(
-            (uses, {}, ["admin_key", "project_id", "assistant_key", "domain"])
-            for uses in ((), ("agent", "assistant"))
-        ),
+        ((), {}, ["admin_key", "project_id", "assistant_key", "domain"]),
+        (("agent", "assistant"), {}, ["admin_key", "project_id", "assistant_key", "domain"]),
         (("assistant",), {"assistant_key": KEYS.assistant}, ["domain"]),
         (("agent",), {"admin_key": KEYS.admin, "project_id": "p"}, []),
-        ((), {**SWAPPED, **PLACE}, ["admin_key holds an assistant key", "assistant_key holds an admin key"]),
-        (
-            (),
-            {**SWAPPED, **PLACE, "assumptions": Assumptions(admin_key_prefix="", assistant_key_prefix="")},
-            [],
-        ),
+        ((), SWAPPED, ["admin_key holds an assistant key", "assistant_key holds an admin key"]),
+        ((), {**SWAPPED, **ANY_KEY}, []),
         ((), {"admin_key": fetch, "assistant_key": fetch, **PLACE}, []),
         *(((use,), {}, ['check takes "agent" and "assistant"']) for use in ("ask", ["agent"], None, "")),
     ],

@@ -73,7 +73,6 @@ async def test_a_mistake_has_its_status_and_names_the_place(service, arguments, 
     ("arguments", "usage"),
     [
         ([], "mintlify-async [-h]"),
-        (["nonsense"], "mintlify-async [-h]"),
         (["ask", "--foo"], "mintlify-async ask [-h]"),
         (["ask", "--api-key", "x"], "mintlify-async ask [-h]"),
         (["job"], "mintlify-async job [-h]"),

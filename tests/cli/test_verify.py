@@ -65,6 +65,8 @@ THREAD = {"threadId": "X-Conversation-Id", "threadKey": "X-Conversation-Key"}
 OTHER_PREFIX = Customer(assistant_key="mint_test_for_questions_0123456789")
 NO_JOB = {"status": 404, "body": {"message": "Not Found"}, "times": None}
 NO_USER = {"status": 400, "body": {"details": [{"message": "fp must name a user"}]}}
+STATUSES = ("active", "succeeded")
+IN_ANOTHER_ZONE = {"createdAt": "2026-01-01T00:30:00.000"}
 RESET = {"status": 429, "headers": {"X-Reset-In": "2"}, "times": None}
 OLD = {"status": 203, "body": b'0:"text"\nd:{"finishReason":"stop"}\n'}
 START = {"type": "text-start", "id": "t"}
@@ -78,14 +80,8 @@ BREACHES = [
     Breach("`fp` defaults to `anonymous`", lambda script: script.ask(**NO_USER)),
     Breach("request id", lambda script: script.ask(headers={"X-Amzn-RequestId": "42"}), fixed=True),
     Breach("reset headers", lambda script: script.create_job(**RESET)),
-    Breach(
-        "only `id` and `status` of a job are certain",
-        lambda script: script.job("active", "succeeded", times=None),
-    ),
-    Breach(
-        "a date without a zone is UTC",
-        lambda script: script.create_job(fields={"createdAt": "2026-01-01T00:30:00.000"}),
-    ),
+    Breach("only `id` and `status` of a job are certain", lambda script: script.job(*STATUSES, times=None)),
+    Breach("a date without a zone is UTC", lambda script: script.create_job(fields=IN_ANOTHER_ZONE)),
     Breach("framing", lambda script: script.ask(body=[b'{"type":"start"}\n\n'])),
     Breach("part shapes", lambda script: script.ask(events=SHAPELESS, **TWICE)),
     Breach("the v1 endpoint", lambda script: script.ask(**OLD)),

@@ -13,6 +13,7 @@ from mintlify_async.testing import Close, Cut, NoAnswer, Raw, Reset
 JOBS = "/v2/agent/acme/job"
 BODY = b"0123456789" * 10
 CHUNKS = {"body": [b"one", b"twothree"]}
+SLOW = Raw([b"HTTP/1.1 299 Fine\r\nConnection: close\r\nContent-Length: 2\r\n\r\na", 7.0, b"b"])
 
 
 async def received(response):
@@ -79,13 +80,7 @@ async def test_a_fault_in_place_of_the_response(client, service, virtual, fault,
         ({}, Cut(at=55, how="hang"), BODY[:55], TimeoutError, 3000),
         (CHUNKS, Cut(at=6), b"onetwo", aiohttp.ClientPayloadError, 0),
         (CHUNKS, Cut(at=4, clean=True), b"onet", None, 0),
-        (
-            {},
-            Raw([b"HTTP/1.1 299 Fine\r\nConnection: close\r\nContent-Length: 2\r\n\r\na", 7.0, b"b"]),
-            b"ab",
-            None,
-            7,
-        ),
+        ({}, SLOW, b"ab", None, 7),
     ],
     ids=str,
 )

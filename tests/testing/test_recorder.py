@@ -285,10 +285,7 @@ def test_every_length_stays(body):
     """Whatever the bytes are: as many of them, and line ends at the same places."""
     for keep_text in (True, False):
         redacted = BodyRedactor(keep_text).redact(body)
-        assert len(redacted) == len(body)
-        assert [m.start() for m in re.finditer(rb"[\r\n]", redacted)] == [
-            m.start() for m in re.finditer(rb"[\r\n]", body)
-        ]
+        assert re.sub(rb"[^\r\n]", b"x", redacted) == re.sub(rb"[^\r\n]", b"x", body)
 
 
 @settings(max_examples=40)
