@@ -79,6 +79,7 @@ async def test_a_used_port_is_named():
     assert "--port" in line
 
 
+@pytest.mark.real
 async def test_the_demo_shows_everything(no_waits, monkeypatch):
     """Two answers in one thread, a job and its follow-up, each with its code, at most 80 columns wide."""
     monkeypatch.setattr(demo, "JOB_SECONDS", 0.05)
