@@ -48,6 +48,7 @@ ASK, CREATE = ["ask", "Hm?"], ["job", "create", "Fix"]
         (["job", "show", "mintlify-job:cut"], {}, 2, "REF"),
         (["job", "show", ".."], {}, 2, "REF"),
         (["job", "show", "job_404"], {}, 1, "404"),
+        ([*CREATE, "--project", "other"], {}, 1, "404"),
         ([*CREATE, "--dedupe-key", "k"], {}, 2, "--ledger"),
         ([*CREATE, "--dedupe-key", "k", "--ledger", "git:origin"], {}, 2, "--ledger"),
         ([*CREATE, "--dedupe-key", "k", "--ledger", "/dev/null/l.db"], {}, 2, "/dev/null"),
