@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from email.utils import formatdate
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +15,6 @@ from mintlify_async.errors import (
     APIStatusError,
     QuotaExceededError,
     ServerError,
-    StateError,
     status_error_class,
 )
 from mintlify_async.http.sending import Sending
@@ -60,40 +58,28 @@ def answered_with(status: str, headers: dict[str, str]) -> Job:
 
 def at_times(*steps: tuple[float, Seen]) -> Script:
     """Show each thing from its time on, and the first from the start."""
-
-    def show(now: float) -> Seen:
-        current = steps[0][1]
-        for since, seen in steps:
-            if now >= since:
-                current = seen
-        return current
-
-    return show
+    return lambda now: next((seen for since, seen in reversed(steps) if now >= since), steps[0][1])
 
 
 def in_turn(*seen: Seen) -> Script:
     """Show one thing per poll, then always the last one."""
     left = list(seen)
-
-    def show(now: float) -> Seen:
-        return left.pop(0) if len(left) > 1 else left[0]
-
-    return show
+    return lambda now: left.pop(0) if len(left) > 1 else left[0]
 
 
-class FakeAgent:
+class FakeAgent(AgentAPI):
     """The agent API for handles. ``scripts`` has the results of each job's polls.
 
     Its times count from 0 at the first use. ``date`` gives the ``Date`` of a poll's response, or None.
     """
 
-    look = AgentAPI.look
+    __setattr__ = object.__setattr__  # the base is frozen
 
     def __init__(self, script: Script | None = None, *, poll: PollPolicy | None = None) -> None:
-        self.poll = poll or PollPolicy()
-        self.defaults = CallDefaults(project_id="docs")
-        self.states = JobStates()
-        self.http = SimpleNamespace(job=lambda call, single: self.get_job(call, single))
+        http: Any = SimpleNamespace(job=self._answer, observe=lambda *operation, **facts: None)
+        super().__init__(
+            http=http, loops=None, poll=poll or PollPolicy(), defaults=CallDefaults(project_id="docs")
+        )
         self.scripts: dict[str, Script] = {"job_1": script or in_turn("completed")}
         self.looks: list[float] = []
         self.asked: list[tuple[str, str, bool]] = []
@@ -103,10 +89,9 @@ class FakeAgent:
         self.exclusive = True
         self.under_way: dict[str, int] = {}
         self.most_under_way = 0
-        self._scheduler: PollScheduler | None = None
-        self.closed = False
-        self.date: Callable[[], float | None] | None = None
+        self.date: Callable[[], float | None] = lambda: None
         self._began: float | None = None
+        self._scheduler = PollScheduler(self.poll, self.look)
 
     def now(self) -> float:
         """Return the loop's time since the first call."""
@@ -115,14 +100,13 @@ class FakeAgent:
             self._began = time
         return round(time - self._began, 6)
 
-    @contextmanager
-    def observed(self, *operation: str | None, active: bool = True) -> Iterator[None]:
-        """No observer."""
-        yield
-
-    async def get_job(self, call: Call, single: bool) -> Job:
-        """Answer a poll."""
-        now, job_id, limit = self.now(), call.job_id or "", call.timeouts.request
+    async def _answer(
+        self, call: Call, *, single: bool = False, sending: Sending | None = None, **_: Any
+    ) -> Job:
+        job_id, limit = call.job_id or "", call.timeouts.request
+        if sending is not None:
+            return await self._take(call, job_id, sending)
+        now = self.now()
         self.looks.append(now)
         self.asked.append((call.project_id or "", job_id, not single))
         assert not (self.exclusive and job_id in self.under_way), "one job was asked for twice at once"
@@ -139,22 +123,19 @@ class FakeAgent:
         finally:
             self.under_way.pop(job_id, None)
 
-    async def post(self, call: Call, sending: Sending) -> Job:
-        job_id = call.job_id or ""
+    async def _take(self, call: Call, job_id: str, sending: Sending) -> Job:
         self.sent.append((job_id, call.prompt))
         sending.sent_at = dates.now()
         await asyncio.sleep(0)
-        if self.on_send is not None:
-            seen = await self.on_send()
-            if isinstance(seen, QuotaExceededError) or getattr(seen, "sent", None) == "no":
-                sending.sent_at = None
-            return self._give(seen, job_id)
-        return self._give("active", job_id)
+        seen = await self.on_send() if self.on_send else "active"
+        if isinstance(seen, QuotaExceededError) or getattr(seen, "sent", None) == "no":
+            sending.sent_at = None
+        return self._give(seen, job_id)
 
     def _give(self, seen: Seen, job_id: str) -> Job:
-        date = None if self.date is None else self.date()
+        date = self.date()
         headers = {} if date is None else {"date": formatdate(date, usegmt=True)}
-        if isinstance(seen, APIStatusError) and headers:
+        if isinstance(seen, APIStatusError):
             seen.headers = headers
         if isinstance(seen, BaseException):
             raise seen
@@ -162,16 +143,10 @@ class FakeAgent:
         return evolve(job, raw=ResponseInfo(status=200, headers=headers)) if headers else job
 
     def scheduler(self) -> PollScheduler:
-        if self.closed:
-            raise StateError("this session is closed")
-        if self._scheduler is None:
-            self._scheduler = PollScheduler(self.poll, self.look)
         return self._scheduler
 
     async def close(self) -> None:
-        self.closed = True
-        if self._scheduler is not None:
-            await self._scheduler.close()
+        await self._scheduler.close()
 
     def job(self, named: JobRef | str = "job_1") -> JobHandle:
         return handle_for(self, named)
