@@ -28,9 +28,8 @@ from mintlify_async import (
 )
 from mintlify_async.errors import StreamDecodeError
 from mintlify_async.testing.faults import Cut, NoAnswer, Reset
-from tests.support.fault_catalogue import BODY, EVENTS
+from tests.support.fault_catalogue import BODY, EVENTS, BrokenChunking
 from tests.support.observer_watch import Watch
-from tests.support.odd_faults import BrokenChunking
 
 WITHOUT_DONE = BODY.removesuffix(b"data: [DONE]\n\n")
 

@@ -17,7 +17,7 @@ from mintlify_async.http.sending import Sending
 from mintlify_async.http.transport import RequestBody
 from mintlify_async.protocol.calls import CallDefaults, create_job_call
 from mintlify_async.testing.faults import Close, Reset
-from tests.support.odd_faults import BrokenChunking
+from tests.support.fault_catalogue import BrokenChunking
 
 
 @pytest.mark.parametrize("fault", [Close(), Reset(), Close(unread=True)], ids=lambda fault: repr(fault))

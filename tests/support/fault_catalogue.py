@@ -2,12 +2,58 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from collections.abc import Iterator
 
 import pytest
+from attrs import frozen
 
-from mintlify_async.testing.faults import Close, Cut, Raw, Reset
-from tests.support.odd_faults import BrokenChunking, BrokenGzip, Endless, GzipBomb, WrongLength
+from mintlify_async.testing import Answer, Close, Cut, Fault, Pause, Raw, Reset
+from mintlify_async.testing.http_answer import Piece, join_bytes
+from mintlify_async.testing.raw_connection import Ending, chunk, first_pieces, framed, head
+
+
+@frozen
+class BrokenChunking(Fault):
+    """The size of an HTTP chunk, *at* bytes into the body, is not a number."""
+
+    at: int = 0
+    how: Ending = "hang"
+
+    def pieces(self, answer: Answer) -> Iterator[Piece]:
+        first = first_pieces(answer, self.at)
+        rest = answer.content[len(join_bytes(first)) :]
+        yield head(answer, {"Transfer-Encoding": "chunked"})
+        yield from framed(first, chunked=True)
+        yield b"ZZZ\r\n" + rest + b"\r\n"
+
+
+@frozen
+class Gzip(Fault):
+    """The body is said to be gzip; it is *packed*."""
+
+    packed: bytes
+
+    def pieces(self, answer: Answer) -> Iterator[Piece]:
+        length = {"Content-Length": str(len(self.packed))}
+        yield head(answer.with_headers({"Content-Encoding": "gzip"}), length)
+        yield self.packed
+
+
+@frozen
+class Endless(Fault):
+    """The same piece of the body is sent again and again."""
+
+    piece: bytes = b": still here\n\n"
+    pause: float = 1.0
+
+    def pieces(self, answer: Answer) -> Iterator[Piece]:
+        yield head(answer, {"Transfer-Encoding": "chunked"})
+        while True:
+            yield Pause(self.pause)
+            yield chunk(self.piece)
+
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 LOST = {
@@ -30,16 +76,20 @@ LOST = {
     "a NUL in a header": Raw([HEAD + b"X-Nul: a\x00b\r\nContent-Length: 0\r\n\r\n"]),
 }
 
+JOB = b'{"id": "job_1", "status": "active"}'
+NO_GZIP = Gzip(gzip.compress(JOB)[:10] + b"\xff" * 64)
 BROKEN_BODIES = {
     "cut by a close": Cut(10),
     "cut by a reset": Cut(10, "rst"),
     "cut before the body": Cut(0),
-    "longer than it says": WrongLength(50),
+    "longer than it says": Raw(
+        [HEAD + b"Content-Type: application/json\r\nContent-Length: 99\r\n\r\n" + JOB]
+    ),
     "a chunk that is none": BrokenChunking(5),
     "a chunk that is none, closed": BrokenChunking(5, "fin"),
-    "gzip that is none": BrokenGzip(),
-    "gzip cut short": BrokenGzip(cut=True),
-    "a bomb": GzipBomb(50_000_000),
+    "gzip that is none": NO_GZIP,
+    "gzip cut short": Gzip(gzip.compress(JOB)[:40]),
+    "a bomb": Gzip(gzip.compress(b" " * 10_000_000)),
     "a silence in the middle": Cut(10, "hang"),
     "bytes without end": Endless(b" " * 65536, pause=0.0),
 }

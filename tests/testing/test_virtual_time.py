@@ -15,7 +15,7 @@ from mintlify_async import StateError
 from mintlify_async.runtime import dates
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.loop_time import EPOCH, virtual_time
-from tests.support.odd_faults import Endless
+from tests.support.fault_catalogue import Endless
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("MINTLIFY_ASYNC_LOOP") == "uvloop", reason="uvloop's time cannot be made virtual"
