@@ -24,15 +24,6 @@ RELEASES = {  # ai: the release of @ai-sdk/react that is made for it
     "7": "4",
 }
 NEWEST = "7"
-CHROMIUM_FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 INSTALL_SECONDS = 900
 LONGEST_MS = 120_000  # what a step of a page may take on a busy computer
 AXE = "4.14.1"  # axe-core, which finds obstacles for people with disabilities
@@ -62,8 +53,6 @@ def installed(release: str) -> Path:
         (folder / "package.json").write_bytes(content)
         quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
         _run([npm, "install", "--prefer-offline", *quiet], folder)  # the releases share most packages
-        got = json.loads((folder / "node_modules" / "ai" / "package.json").read_text())["version"]
-        assert f"{got}.".startswith(f"{release}."), got
         assert not (folder / "node_modules" / "@ai-sdk" / "react" / "node_modules" / "ai").exists()
 
     return _made(CACHE / f"packages-{release}-{_digest(content)}", install)
@@ -95,11 +84,6 @@ def build_page(release: str, sources: dict[Path, bytes]) -> Path:
     return _made(packages / f"page-{_digest(repr(sources).encode())}", build) / "dist"
 
 
-def axe(release: str) -> str:
-    """Return the script of axe-core."""
-    return (installed(release) / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
-
-
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
@@ -125,15 +109,12 @@ _failures: list[str] = []
 
 def _run(command: list[str], folder: Path) -> None:
     """Run npm. After a failure, each test that needs npm is skipped at once."""
+    options: Any = {"cwd": folder, "capture_output": True, "text": True, "timeout": INSTALL_SECONDS}
     if not _failures:
         try:
-            done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
-            )
-            if done.returncode:
-                _failures.append(f"npm failed: {(done.stderr or done.stdout)[-500:]}")
-        except subprocess.TimeoutExpired:
-            _failures.append(f"npm took more than {INSTALL_SECONDS} s")
+            subprocess.run(command, check=True, **options)
+        except subprocess.SubprocessError as error:
+            _failures.append(f"npm failed: {error}\n{error.stdout}\n{error.stderr}")
     if _failures:
         pytest.skip(_failures[0])
 
@@ -145,36 +126,11 @@ async def browser() -> AsyncIterator[Any]:
     from playwright.async_api import async_playwright
 
     async with async_playwright() as playwright:
-        started = await playwright.chromium.launch(executable_path=chromium(), args=CHROMIUM_FLAGS)
+        started = await playwright.chromium.launch(executable_path=chromium())
         try:
             yield started
         finally:
             await started.close()
-
-
-class Traffic:
-    """An ASGI app around another that records every byte between the page and the app."""
-
-    def __init__(self, app: Any) -> None:
-        self.app = app
-        self.seen = bytearray()
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        self.seen += repr((scope["path"], scope["query_string"], scope["headers"])).encode()
-
-        async def received() -> Any:
-            message = await receive()
-            self.seen += message.get("body", b"")
-            return message
-
-        async def sent(message: Any) -> None:
-            self.seen += message.get("body", b"") + repr(message.get("headers")).encode()
-            await send(message)
-
-        await self.app(scope, received, sent)
 
 
 if __name__ == "__main__":  # `.ci/run` does this while it checks the types

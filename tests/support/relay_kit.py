@@ -19,7 +19,7 @@ SECRET = "a secret of the tests, of more than thirty-two characters"
 
 
 @asynccontextmanager
-async def serving(app: Any, **settings: Any) -> AsyncIterator[str]:
+async def serving(app: Any) -> AsyncIterator[str]:
     """Serve *app* by uvicorn, on this loop and a free port. Yield its URL."""
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
@@ -29,8 +29,7 @@ async def serving(app: Any, **settings: Any) -> AsyncIterator[str]:
         log_level="error",
         timeout_graceful_shutdown=1,
         timeout_keep_alive=1_000_000,  # virtual time jumps over the usual five seconds
-        backlog=2048,
-        **{"lifespan": "on", **settings},
+        lifespan="on",
     )
     server = uvicorn.Server(config)
     config.load()
@@ -43,9 +42,9 @@ async def serving(app: Any, **settings: Any) -> AsyncIterator[str]:
         await server.shutdown(sockets=[sock])
 
 
-async def until(true: Callable[[], Any], *, turns: int = 3000) -> None:
+async def until(true: Callable[[], Any]) -> None:
     """Wait until *true* returns something true. Fail after half a minute."""
-    for _ in range(turns):
+    for _ in range(3000):
         if true():
             return
         await asyncio.sleep(0.01)
@@ -71,12 +70,13 @@ def events(body: bytes) -> list[dict[str, Any]]:
 
 def thread_token(body: bytes) -> str:
     """Return the sealed thread in the answer's last metadata."""
-    tokens = [
-        event["messageMetadata"]["threadId"]
-        for event in events(body)
-        if "threadId" in event.get("messageMetadata", {})
-    ]
-    return tokens[-1]
+    metadata = [event.get("messageMetadata", {}) for event in events(body)]
+    return [of_event["threadId"] for of_event in metadata if "threadId" in of_event][-1]
+
+
+def asking(*messages: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """Return the body of a question in the form of ``useChat``, with the complete history."""
+    return {"id": "chat-1", "messages": messages, "trigger": "submit-message", **fields}
 
 
 class Page:
@@ -89,12 +89,7 @@ class Page:
 
     def request(self, body: Any = ..., **settings: Any) -> Any:
         """Return the request with a question, or with exactly *body*, as a context manager."""
-        if body is ...:
-            body = {
-                "id": "chat-1",
-                "messages": [user_message("How do I log in?")],
-                "trigger": "submit-message",
-            }
+        body = asking(user_message("How do I log in?")) if body is ... else body
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.seen += data
         headers = {"content-type": "application/json", "x-user": self.user, **settings.pop("headers", {})}
@@ -133,7 +128,6 @@ class Page:
 
     async def ask(self, *messages: dict[str, Any], **fields: Any) -> bytes:
         """Return the answer's body."""
-        body = {"id": "chat-1", "messages": list(messages), "trigger": "submit-message", **fields}
-        status, content, _ = await self.post(body)
+        status, content, _ = await self.post(asking(*messages, **fields))
         assert status == 200, content
         return content

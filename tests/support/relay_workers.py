@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ from mintlify_async.testing import LocalService
 from tests.support.child_process import child_environment
 from tests.support.relay_browser import installed
 
-HERE = Path(__file__).parent
-PIPES: Any = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
 SECONDS = 300
 PAUSE = 0.03
 WORDS = [f"word-{number} " for number in range(30)]
@@ -47,26 +44,27 @@ LASTS = 1000 * (0.1 + PAUSE * len(ANSWER))  # milliseconds
 class Worker:
     """One worker, which may be killed and started again under the same URL."""
 
-    def __init__(self, service: LocalService, listener: socket.socket, *arguments: str) -> None:
+    def __init__(self, service: LocalService, listener: socket.socket, **environment: str) -> None:
         self.address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        self._listener, self._arguments = listener, arguments
-        self._environment = child_environment(service)
-        self._process: asyncio.subprocess.Process | None = None
+        self._listener = listener
+        self._environment = child_environment(service, **environment)
 
     async def start(self) -> None:
         """Start it. Connections wait in its listener until it serves."""
         listener = self._listener.fileno()
-        program = [sys.executable, str(HERE / "relay_worker.py"), str(listener), *self._arguments]
         self._process = await asyncio.create_subprocess_exec(
-            *program, env=self._environment, pass_fds=(listener,), **PIPES
+            *(sys.executable, "-m", "tests.support.relay_app", str(listener)),
+            env=self._environment,
+            pass_fds=(listener,),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
         )
 
     async def kill(self) -> None:
         """End it immediately, like ``kill -9``."""
-        if self._process is not None:
+        with suppress(ProcessLookupError):  # it has ended on its own
             self._process.kill()
-            await self._process.communicate()
-            self._process = None
+        await self._process.wait()
 
 
 @asynccontextmanager
@@ -78,14 +76,15 @@ async def workers(
     With *store*, the app stores the conversations, on Redis if there is one. With *shared*, the workers have
     one URL.
     """
+    environment = {"STREAMS": redis or "memory", "STORE": "1" if store else "", "PAGE": page}
     with ExitStack() as stack:
         made = list[Worker]()
         for _ in range(2 if redis else 1):
             if not (made and shared):
                 listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            made.append(Worker(service, listener, redis, "1" if store else "", page))
+            made.append(Worker(service, listener, **environment))
+        await asyncio.gather(*(worker.start() for worker in made))
         try:
-            await asyncio.gather(*(worker.start() for worker in made))
             yield made
         finally:
             await asyncio.gather(*(worker.kill() for worker in made))
@@ -94,35 +93,33 @@ async def workers(
 class Pages:
     """Pages of one release of ai, which play stories and return their state at the end."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: Any) -> None:
         self._process = process
         self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
     async def tell(self, chat: str, *lives: dict[str, Any]) -> dict[str, Any]:
         """Return the status, the error and the messages of the page of *chat* at the end of *lives*."""
-        assert self._process.stdin is not None
         self._waiting[chat] = told = asyncio.get_running_loop().create_future()
-        story = {"chat": chat, "lives": [{"milliseconds": None, "stop": None, **life} for life in lives]}
-        self._process.stdin.write(json.dumps(story).encode() + b"\n")
+        self._say(chat=chat, lives=[{"milliseconds": None, "stop": None, **life} for life in lives])
         async with asyncio.timeout(SECONDS):
             return await told
 
+    def _say(self, **words: Any) -> None:
+        self._process.stdin.write(json.dumps(words).encode() + b"\n")
+
     async def note_arrivals(self, service: LocalService) -> None:
         """Tell the pages the service's questions. A page that leaves earlier may not have sent its own."""
-        assert self._process.stdin is not None
         seen = 0
         while True:
             for request in service.requests[seen:]:
                 if not request.body:  # it is on its way
                     break
                 text: str = request.json["messages"][-1]["parts"][0]["text"]
-                arrived = {"arrived": text.removeprefix("question of ")}
-                self._process.stdin.write(json.dumps(arrived).encode() + b"\n")
+                self._say(arrived=text.removeprefix("question of "))
                 seen += 1
             await asyncio.sleep(0.005)
 
     async def listen(self) -> None:
-        assert self._process.stdout is not None
         async for line in self._process.stdout:
             shown = json.loads(line)
             self._waiting.pop(shown["chat"]).set_result(shown)
@@ -134,27 +131,20 @@ class Pages:
 async def pages(release: str, service: LocalService) -> AsyncIterator[Pages]:
     """Start the pages. Stop them afterwards."""
     folder = installed(release)
-    program = folder / "relay_pages.mjs"
-    shutil.copyfile(HERE / program.name, program)
-    process = await asyncio.create_subprocess_exec(
-        "node", program.name, cwd=folder, env=dict(os.environ), limit=2**24, **PIPES
-    )
+    program = shutil.copy(Path(__file__).with_name("relay_pages.mjs"), folder)
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec("node", program, limit=2**24, stdin=pipe, stdout=pipe)
     made = Pages(process)
-    listening = asyncio.create_task(made.listen())
-    noting = asyncio.create_task(made.note_arrivals(service))
-    try:
-        yield made
-        noting.cancel()
-        assert process.stdin is not None
-        process.stdin.close()
-        await listening
-        assert await process.wait() == 0
-    finally:
-        listening.cancel()
-        noting.cancel()
-        await asyncio.wait([listening, noting])
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
-        if not noting.cancelled():
-            noting.result()
+    async with asyncio.TaskGroup() as group:
+        listening = group.create_task(made.listen())
+        noting = group.create_task(made.note_arrivals(service))
+        try:
+            yield made
+            process.stdin.close()
+            await listening
+            assert await process.wait() == 0
+        finally:
+            noting.cancel()
+            if process.returncode is None:
+                process.kill()
+                await process.wait()

@@ -14,7 +14,7 @@ pytest.importorskip("fastapi")
 
 from mintlify_async import ConfigurationError
 from tests.support.child_process import child_environment
-from tests.support.relay_desk import TURN, desk
+from tests.support.relay_desk import ENDLESS, TURN, desk
 from tests.support.relay_kit import Page, events
 
 
@@ -68,11 +68,12 @@ SERVERS = {
 
 @pytest.mark.real
 @pytest.mark.parametrize("server", SERVERS)
-async def test_a_real_server_that_is_told_to_end(server):
+async def test_a_real_server_that_is_told_to_end(server, service):
     """At SIGTERM the page of a silent answer gets its error event, and the process ends without waiting."""
     pytest.importorskip(server)
-    command = [sys.executable, "-m", *SERVERS[server], "tests.support.draining_app:app"]
-    env = child_environment(PYTHONWARNINGS=None, PYTHONUNBUFFERED="1")
+    command = [sys.executable, "-m", *SERVERS[server], "tests.support.relay_app:app"]
+    service.script.ask(events=ENDLESS, times=None)
+    env = child_environment(service, PYTHONWARNINGS=None, PYTHONUNBUFFERED="1")
     process = await asyncio.create_subprocess_exec(
         *command, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
