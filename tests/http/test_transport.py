@@ -14,7 +14,6 @@ import pytest
 
 from mintlify_async import MintlifySession, NotFoundError, StateError
 from tests.support.secret_guard import Keys
-from tests.support.served import Served
 from tests.support.wire_kit import JOB
 
 KEYS = Keys()
@@ -104,7 +103,7 @@ async def test_a_session_with_other_options_keeps_the_first_one_alive(service):
     await session().close()
 
 
-def test_a_borrowed_session_of_another_loop_sends_nothing():
+def test_a_borrowed_session_of_another_loop_sends_nothing(mintlify_service):
     """A borrowed client session of another event loop is refused before anything is written."""
 
     async def borrow(service):
@@ -118,10 +117,10 @@ def test_a_borrowed_session_of_another_loop_sends_nothing():
             with pytest.raises(StateError, match="another event loop"):
                 await call
 
-    with Served() as served, asyncio.Runner() as owner:
-        ours, session = owner.run(borrow(served.service))
+    with asyncio.Runner() as owner:
+        ours, session = owner.run(borrow(mintlify_service))
         asyncio.run(use_here(session))
         owner.run(asyncio.sleep(0.05))  # it was the other loop that sent it
         owner.run(session.close())
         owner.run(ours.close())
-        assert len(served.service.requests) == 1
+        assert len(mintlify_service.requests) == 1

@@ -23,7 +23,6 @@ from mintlify_async.jobs.open_claims import Ledger
 from mintlify_async.runtime import dates
 from mintlify_async.testing import JobLife, Reset
 from mintlify_async.testing.loop_time import EPOCH
-from tests.support.served import Served
 
 CREATE = ("POST", "/v2/agent/acme/job")
 LOOK = ("GET", "/v2/agent/acme/job/job_1")
@@ -199,15 +198,14 @@ async def test_a_poll_has_a_limit_of_its_own(service, session):
 # Many ------------------------------------------------------------------------------------------
 
 
-def test_one_session_over_several_loops():
+def test_one_session_over_several_loops(mintlify_service):
     """Each loop has a scheduler of its own; a handle from one works on the other."""
-    with Served() as served:
-        served.service.script.job("completed")
-        session = served.service.session()
-        job = asyncio.run(session.create_job("Fix the typos"))
-        for _ in range(2):
-            assert asyncio.run(job.wait()).status == "completed"
-        asyncio.run(session.close())
+    mintlify_service.script.job("completed")
+    session = mintlify_service.session()
+    job = asyncio.run(session.create_job("Fix the typos"))
+    for _ in range(2):
+        assert asyncio.run(job.wait()).status == "completed"
+    asyncio.run(session.close())
 
 
 # Never twice -----------------------------------------------------------------------------------

@@ -24,88 +24,84 @@ from mintlify_async import (
     Timeouts,
 )
 from tests.support.secret_guard import Keys
-from tests.support.served import Served
 
 KEYS = Keys()
 
 
-def test_one_session_serves_several_threads_at_once():
+def test_one_session_serves_several_threads_at_once(mintlify_service):
     """Four threads with two runs of asyncio one after the other; each has connections of its own."""
-    with Served() as served:
-        session = served.service.session()
-        texts = []
+    session = mintlify_service.session()
+    texts = []
 
-        async def work():
-            assert (await session.create_job("x")).id
-            for _ in range(5):
-                texts.append((await session.ask("How do I log in?")).text)
+    async def work():
+        assert (await session.create_job("x")).id
+        for _ in range(5):
+            texts.append((await session.ask("How do I log in?")).text)
 
-        def run_twice():
-            asyncio.run(work())
-            asyncio.run(work())
+    def run_twice():
+        asyncio.run(work())
+        asyncio.run(work())
 
-        threads = [threading.Thread(target=run_twice) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        asyncio.run(session.close())
-        assert len(texts) == 40
-        assert len(set(texts)) == 1
-
-
-def test_closing_from_another_loop_closes_the_first_ones_connections():
-    """close() reaches every loop that still runs."""
-    with Served() as served:
-        session = served.service.session()
-        began, ended = threading.Event(), []
-
-        async def read():
-            served.service.script.ask(events=[{"type": "start"}, 60.0])
-            async with session.ask("x") as reply:
-                await anext(reply)
-                began.set()
-                try:
-                    await anext(reply)
-                except StreamInterruptedError as error:
-                    ended.append(error)
-
-        thread = threading.Thread(target=lambda: asyncio.run(read()))
+    threads = [threading.Thread(target=run_twice) for _ in range(4)]
+    for thread in threads:
         thread.start()
-        began.wait()
-        asyncio.run(session.close())
+    for thread in threads:
         thread.join()
-        assert len(ended) == 1
+    asyncio.run(session.close())
+    assert len(texts) == 40
+    assert len(set(texts)) == 1
+
+
+def test_closing_from_another_loop_closes_the_first_ones_connections(mintlify_service):
+    """close() reaches every loop that still runs."""
+    session = mintlify_service.session()
+    began, ended = threading.Event(), []
+
+    async def read():
+        mintlify_service.script.ask(events=[{"type": "start"}, 60.0])
+        async with session.ask("x") as reply:
+            await anext(reply)
+            began.set()
+            try:
+                await anext(reply)
+            except StreamInterruptedError as error:
+                ended.append(error)
+
+    thread = threading.Thread(target=lambda: asyncio.run(read()))
+    thread.start()
+    began.wait()
+    asyncio.run(session.close())
+    thread.join()
+    assert len(ended) == 1
 
 
 @pytest.mark.leaves_open("a loop is closed with all that is on it")
-def test_a_loop_that_was_closed_with_a_reader_inside_harms_no_other():
+def test_a_loop_that_was_closed_with_a_reader_inside_harms_no_other(mintlify_service):
     """After a loop was closed while a reply was being read, the session works on another loop."""
-    with Served() as served:
-        session = served.service.session()
-        served.service.script.ask(events=[{"type": "start"}, 600.0])
-        loop = asyncio.SelectorEventLoop()  # uvloop's cannot be closed before its connections
+    session = mintlify_service.session()
+    mintlify_service.script.ask(events=[{"type": "start"}, 600.0])
+    loop = asyncio.SelectorEventLoop()  # uvloop's cannot be closed before its connections
 
-        async def begin():
-            reply = session.ask("x")
-            await anext(reply)
-            reader = asyncio.ensure_future(anext(reply))
-            await asyncio.sleep(0.01)
-            return reply, reader
+    async def begin():
+        reply = session.ask("x")
+        await anext(reply)
+        reader = asyncio.ensure_future(anext(reply))
+        await asyncio.sleep(0.01)
+        return reply, reader
 
-        async def work():
-            return (await session.create_job("x")).id
+    async def work():
+        return (await session.create_job("x")).id
 
-        reply, reader = loop.run_until_complete(begin())
-        loop.close()
-        assert asyncio.run(work()) == "job_1"
-        asyncio.run(session.close())
-        reader._log_destroy_pending = False
-        reply._live._response._closed = True  # aiohttp's finalizer would speak to the closed loop
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)  # asyncio's, of the sockets of that loop
-            del reply, reader, loop, begin
-            gc.collect()
+    reply, reader = loop.run_until_complete(begin())
+    loop.close()
+    assert asyncio.run(work()) == "job_1"
+    asyncio.run(session.close())
+    reader._log_destroy_pending = False
+    reply._live._response._closed = True  # aiohttp's finalizer would speak to the closed loop
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # asyncio's, of the sockets of that loop
+        del reply, reader, loop, begin
+        gc.collect()
 
 
 async def test_a_borrowed_session_is_used_and_never_closed(virtual, service):
@@ -161,18 +157,17 @@ async def test_close_wakes_waiters(service):
         await waiter
 
 
-def test_leaving_without_closing_warns_once_with_the_place():
+def test_leaving_without_closing_warns_once_with_the_place(mintlify_service):
     """The warning names this file; aiohttp's own stay silent."""
-    with Served() as served:
 
-        async def forget():
-            session = served.service.session()
-            await session.create_job("x")
+    async def forget():
+        session = mintlify_service.session()
+        await session.create_job("x")
 
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            asyncio.run(forget())
-            gc.collect()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(forget())
+        gc.collect()
     assert [warning.category for warning in caught] == [ResourceWarning]
     assert "was never closed" in str(caught[0].message)
     assert "close()" in str(caught[0].message)
@@ -180,31 +175,30 @@ def test_leaving_without_closing_warns_once_with_the_place():
 
 @pytest.mark.real
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
-def test_a_fork_refuses_its_parents_connections():
+def test_a_fork_refuses_its_parents_connections(mintlify_service):
     """On the parent's loop the child would speak on the parent's sockets."""
-    with Served() as served:
-        session = served.service.session()
-        loop = asyncio.new_event_loop()
-        loop.run_until_complete(session.create_job("x"))
-        receiving, sending = os.pipe()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # forking is what is tested
-            pid = os.fork()
-        if pid == 0:
-            try:
-                loop.run_until_complete(session.create_job("y"))
-            except BaseException as error:
-                os.write(sending, f"{type(error).__name__}: {error}".encode())
-                loop.run_until_complete(session.close())
-            finally:
-                os._exit(0)
-        os.waitpid(pid, 0)
-        os.close(sending)
-        with os.fdopen(receiving) as told:
-            assert "StateError: this session was used before the process forked" in told.read()
-        loop.run_until_complete(session.close())
-        loop.close()
-        assert len(served.service.requests) == 1
+    session = mintlify_service.session()
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(session.create_job("x"))
+    receiving, sending = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking is what is tested
+        pid = os.fork()
+    if pid == 0:
+        try:
+            loop.run_until_complete(session.create_job("y"))
+        except BaseException as error:
+            os.write(sending, f"{type(error).__name__}: {error}".encode())
+            loop.run_until_complete(session.close())
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    os.close(sending)
+    with os.fdopen(receiving) as told:
+        assert "StateError: this session was used before the process forked" in told.read()
+    loop.run_until_complete(session.close())
+    loop.close()
+    assert len(mintlify_service.requests) == 1
 
 
 def test_a_session_shows_and_keeps_no_key():
