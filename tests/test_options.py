@@ -6,9 +6,9 @@ import pytest
 
 from mintlify_async import Assumptions, ConfigurationError, MintlifySession, RetryPolicy
 from tests.support.secret_guard import Keys
-from tests.support.wire_kit import JOB
 
 KEYS = Keys()
+JOB = {"id": "job_1", "status": "active"}
 
 
 async def test_what_is_missing_is_reported_by_the_operation_that_needs_it(web, bare):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import weakref
 from contextlib import AsyncExitStack, suppress
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 
 from mintlify_async import MintlifySession, NotFoundError, StateError
 from tests.support.secret_guard import Keys
-from tests.support.wire_kit import JOB
 
 KEYS = Keys()
 
@@ -45,7 +43,7 @@ async def test_a_header_goes_out_once_however_it_is_written(borrowed: bool) -> N
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heads.append(await reader.readuntil(b"\r\n\r\n"))
-        body = json.dumps(JOB).encode()
+        body = b'{"id": "job_1", "status": "active"}'
         writer.write(
             b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s" % (len(body), body)
         )

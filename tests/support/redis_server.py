@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +21,11 @@ if TYPE_CHECKING:
 START_SECONDS = 20.0
 """How long a Redis may take to start on a busy computer."""
 
-HIGHEST_PORT = 55_535
-"""The nodes of a cluster talk to each other on a port that is higher by 10,000."""
-
 
 def _free_port() -> int:
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port <= HIGHEST_PORT:
-            return port
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class RedisServer:
@@ -44,11 +39,23 @@ class RedisServer:
 
     def __init__(self, directory: Path, *, durable: bool = False, cluster: bool = False) -> None:
         """Choose a port. Nothing runs yet."""
-        self.directory = directory
-        self.durable = durable
-        self.cluster = cluster
         self.port = _free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        self.cluster = cluster
+        self._options = [
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+            str(directory),
+            "--save",
+            "",
+        ]
+        if durable:
+            self._options += ["--appendonly", "yes", "--appendfsync", "always"]
+        if cluster:  # its nodes talk to each other on another port
+            self._options += ["--cluster-enabled", "yes", "--cluster-port", str(_free_port())]
+        self._process: Any = None
 
     @property
     def url(self) -> str:
@@ -64,32 +71,27 @@ class RedisServer:
 
     def start(self) -> RedisServer:
         """Start it, again after a kill, and return when it answers."""
-        keep = ["--appendonly", "yes", "--appendfsync", "always"] if self.durable else ["--appendonly", "no"]
         installed = shutil.which("redis-server")
         if installed is None:
             pytest.skip("redis-server is not installed")
-        command = [installed, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", *keep]
-        command += ["--cluster-enabled", "yes"] if self.cluster else []
         self._process = subprocess.Popen(
-            [*command, "--dir", str(self.directory), "--loglevel", "warning"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            [installed, *self._options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
-        end = time.monotonic() + START_SECONDS
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"redis-server did not start on port {self.port}")
-            time.sleep(0.02)
+        self._until(b"PING", b"+PONG")
         if self.cluster:
-            self._take_all_slots(end)
+            self.say(b"CLUSTER ADDSLOTSRANGE 0 16383")
+            self._until(b"CLUSTER INFO", b"cluster_state:ok")
         return self
 
-    def _take_all_slots(self, end: float) -> None:
-        for first in range(0, 16384, 4096):
-            self.say(b"CLUSTER ADDSLOTS " + " ".join(map(str, range(first, first + 4096))).encode())
-        while b"cluster_state:ok" not in self.say(b"CLUSTER INFO"):
-            assert time.monotonic() < end
+    def _until(self, command: bytes, answer: bytes) -> None:
+        """Repeat *command* until *answer* is a part of the response."""
+        end = time.monotonic() + START_SECONDS
+        while True:
+            with suppress(OSError):  # it does not listen yet
+                if answer in self.say(command):
+                    return
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"redis-server did not start on port {self.port}")
             time.sleep(0.02)
 
     def kill(self) -> None:
@@ -97,11 +99,9 @@ class RedisServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self._process = None
 
     async def stand_still(self, seconds: float) -> None:
         """Let it do nothing for *seconds*, like a busy computer or a failover."""
-        assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         await asyncio.sleep(seconds)
         self._process.send_signal(signal.SIGCONT)
@@ -114,12 +114,6 @@ class RedisServer:
                 connection.sendall(command + b"\r\n")
                 answer = connection.recv(1024)
         return answer
-
-    def _answers(self) -> bool:
-        try:
-            return self.say(b"PING").startswith(b"+PONG")
-        except OSError:
-            return False
 
 
 @pytest.fixture(scope="session")
@@ -147,14 +141,11 @@ async def redis_client(redis_server: RedisServer) -> AsyncIterator[Redis]:
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[Callable[..., RedisServer]]:
     """Makes the test's own Redis that can be killed, with ``own_redis(durable=True)``."""
-    made: list[RedisServer] = []
+    with ExitStack() as stack:
 
-    def make(*, durable: bool = False, cluster: bool = False) -> RedisServer:
-        directory = tmp_path / f"redis-{len(made)}"
-        directory.mkdir()
-        made.append(RedisServer(directory, durable=durable, cluster=cluster))
-        return made[-1].start()
+        def make(**options: bool) -> RedisServer:
+            server = RedisServer(tmp_path, **options)
+            stack.callback(server.kill)
+            return server.start()
 
-    yield make
-    for server in made:
-        server.kill()
+        yield make
