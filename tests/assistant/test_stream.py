@@ -550,9 +550,9 @@ def test_plain_deltas_take_the_short_way(kind: str) -> None:
 )
 @pytest.mark.parametrize("end", [b"\n\n", b"\n", b""])
 @pytest.mark.shows_secrets("an error is masked after it was made, and only then raised")
-def test_frames_of_an_error_show_no_key_that_the_answer_repeats(last: str, end: bytes, keys: Keys) -> None:
+def test_frames_of_an_error_show_no_key_that_the_answer_repeats(last: str, end: bytes) -> None:
     """Sentry and loguru show the variables of an error's frames: none of them holds what arrived."""
-    stream = MessageStream()
+    stream, keys = MessageStream(), Keys()
     stream.begin({}, ("x-thread-id", "x-thread-key"), keys.assistant)
     body = body_of(*TEXT) + b"data: " + last.replace("KEY", keys.assistant).encode() + end
     outcome = Outcome(stream, body)

@@ -89,9 +89,7 @@ async def test_the_test_in_node(tmp_path):
     if shutil.which("node") is None:
         pytest.skip("node is not installed")
     (tmp_path / "page.test.mjs").write_text(shown["js"], encoding="utf-8")
-    (tmp_path / "mintlify-async").write_text(f'#!/bin/sh\nexec {sys.executable} -m mintlify_async "$@"\n')
-    (tmp_path / "mintlify-async").chmod(0o755)
-    env = child_environment(PATH=f"{tmp_path}:{os.environ['PATH']}")
+    env = child_environment(PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     assert "pass 1" in await run_to_end("node", "--test", "page.test.mjs", cwd=tmp_path, env=env)
 
 

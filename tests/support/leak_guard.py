@@ -70,9 +70,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "leaves_open(why): the test leaves a task, socket or session on purpose"
     )
-    _watch(aiohttp.ClientSession)
-    _watch(aiohttp.BaseConnector)
-    _watch(Connection)
+    for cls in (aiohttp.ClientSession, aiohttp.BaseConnector, Connection):
+        _watch(cls)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -118,11 +117,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[Any]:
     on_purpose = item.get_closest_marker("leaves_open") is not None
     left = set() if on_purpose else _settle(item.stash[_BEFORE])
     unclosed = [thing for thing in _live if _is_open(thing)]
-    for thing in unclosed:
-        _live.discard(thing)
-    if on_purpose:
-        return result
-    assert not unclosed, f"left unclosed: {unclosed}"
+    _live.clear()
+    assert on_purpose or not unclosed, f"left unclosed: {unclosed}"
     assert not left, f"descriptors left open: {sorted(left)}"
     return result
 

@@ -13,8 +13,8 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from page_blocks import Block, blocks_of, example_text, modules_of
@@ -27,11 +27,9 @@ from tests.support.child_process import LONGEST_SECONDS, child_environment, run_
 LIFE = JobLife(seconds=0.3)
 DOCS = Path(mintlify_async.__file__).parent / "docs"
 
-RunBlock = Callable[[Block], Awaitable[str]]
-
 
 @pytest.fixture
-def run_block(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunBlock:
+def run_block(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function that runs one block in a folder with only the files that the page shows before it.
 
     If the block fails, it fails. The block fails with an exception, another exit status, or, for an example,
@@ -79,35 +77,25 @@ def write_files(block: Block, folder: Path) -> None:
 async def run_fragment(
     block: Block, service: LocalService, folder: Path, monkeypatch: pytest.MonkeyPatch, extra: dict[str, str]
 ) -> str:
-    """Run the block as the body of an ``async def`` of this process. Return nothing."""
+    """Run the block in this process, with a session. Return nothing."""
     for name, value in (service.environment | extra).items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(folder)
     names = {name: getattr(mintlify_async, name) for name in mintlify_async.__all__}
     names |= {"asyncio": asyncio, "os": os, "__name__": "fragment"}
-    exec(compile(as_function(block), str(block.file), "exec"), names)
+    text = "\n" * (block.line - 1) + block.text  # its lines are the page's
+    code = compile(text, str(block.file), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     poll = PollPolicy(initial=0.1, settle_seconds=service.settle_seconds)
     async with asyncio.timeout(LONGEST_SECONDS), service.session(poll=poll) as session:
-        await names["fragment"](session)
+        running = eval(code, names | {"session": session})
+        if running is not None:  # the block awaits something
+            await running
     return ""
-
-
-def as_function(block: Block) -> ast.Module:
-    """Return a module with the one function ``async def fragment(session)``. Its lines are the page's."""
-    body = ast.parse(block.text, f"{block.file}:{block.line}").body
-    module = ast.parse("async def fragment(session): ...")
-    (function,) = module.body
-    assert isinstance(function, ast.AsyncFunctionDef)
-    function.body = body
-    for node in body:
-        ast.increment_lineno(node, block.line - 1)
-    return module
 
 
 async def run_file(block: Block, environment: dict[str, str], folder: Path) -> str:
     """Run a program, or a test file with pytest."""
-    default = "test_page.py" if block.kind == "test" else "program.py"
-    name = block.title or default
+    name = block.title or ("test_page.py" if block.kind == "test" else "program.py")
     (folder / name).write_text(block.text, encoding="utf-8")
     if block.kind == "script":
         return await run_to_end(sys.executable, name, env=environment, cwd=folder)
@@ -116,12 +104,15 @@ async def run_file(block: Block, environment: dict[str, str], folder: Path) -> s
 
 async def run_tests(folder: Path, environment: dict[str, str], *arguments: str) -> str:
     """Run pytest in *folder*. All tests must pass."""
-    environment = {name: value for name, value in environment.items() if name != "PYTHONWARNINGS"}
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments)
-    out = await run_to_end(*command, env=environment, cwd=folder)  # pytest's plugins may warn
+    environment = environment | {"PYTHONWARNINGS": ""}  # pytest's plugins may warn
+    out = await run_to_end(*command, env=environment, cwd=folder)
     assert re.search(r"^\d+ passed in", out, re.MULTILINE), out
     return out
 
+
+COMMAND = re.compile(r"^\$ (.*(?:\\\n.*)*)\n(?:(?!\$ ).*\n)*(?:\$ echo \$\?\n(\d+)\n)?", re.MULTILINE)
+"""A command, what it prints, and its status where ``$ echo $?`` below shows another one than 0."""
 
 SERVE = """\
 {command} --port 0 > serve.out & server=$!
@@ -130,37 +121,16 @@ kill $server; wait $server
 """
 
 
-def commands_of(block: Block) -> list[tuple[str, int]]:
-    """Return the commands with their expected status, which is 0 or the output of ``$ echo $?`` below."""
-    found: list[tuple[str, int]] = []
-    for shown in re.finditer(
-        r"^\$ ((?:[^\n]*\\\n)*[^\n]*)\n((?:(?!\$ )[^\n]*\n)*)", block.text, re.MULTILINE
-    ):
-        command, printed = shown[1], shown[2]
-        if command == "echo $?":
-            found[-1] = (found[-1][0], int(printed))
-        else:
-            found.append((command, 0))
-    return found
-
-
 async def run_console(block: Block, environment: dict[str, str], folder: Path) -> str:
     """Run the commands that name ``mintlify-async``, or a Python file that the page shows, in one shell."""
-    binaries = folder / ".bin"
-    binaries.mkdir()
-    for name, module in {"mintlify-async": "-m mintlify_async", "python": ""}.items():
-        text = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {module} "$@"\n'
-        (binaries / name).write_text(text)
-        (binaries / name).chmod(0o755)
     lines = []
-    for command, status in commands_of(block):
+    for command, status in COMMAND.findall(block.text):
         program = re.match(r"python (\S+)", command)
         if "mintlify-async" not in command and not (program and (folder / program[1]).exists()):
             continue
-        line = (
-            SERVE.format(command=command) if re.match(r"mintlify-async serve\b", command) else f"{command}\n"
-        )
-        wrong = shlex.quote(f"instead of {status}: {command}")
-        lines.append(f"{line}got=$?; [ $got = {status} ] || {{ echo $got {wrong} >&2; exit 99; }}\n")
-    environment |= {"PATH": f"{binaries}:{environment['PATH']}", "NO_COLOR": "1", "COLUMNS": "100"}
+        line = SERVE.format(command=command) if command.startswith("mintlify-async serve") else f"{command}\n"
+        wrong = shlex.quote(f"instead of {status or 0}: {command}")
+        lines.append(f"{line}got=$?; [ $got = {status or 0} ] || {{ echo $got {wrong} >&2; exit 99; }}\n")
+    path = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    environment |= {"PATH": path, "NO_COLOR": "1", "COLUMNS": "100"}
     return await run_to_end("bash", "-c", "".join(lines), env=environment, cwd=folder) if lines else ""
