@@ -76,25 +76,18 @@ class Worker:
 
     async def run(self, kill_after: float | None = None) -> str:
         """Let it work; kill it after so many seconds. Return its result, or "" if it was killed."""
+        seconds = 3600.0 if kill_after is None else kill_after
+        killing = asyncio.get_running_loop().call_later(seconds, self.process.kill)
         self.pipe.send("go")
-        if kill_after is None:
-            result = await self._receive()
-        else:
-            killing = asyncio.get_running_loop().call_later(kill_after, self.process.kill)
-            result = await self._receive()
-            killing.cancel()
+        result = await self._receive()
+        killing.cancel()
         self.process.join()
         self.process.close()
         self.pipe.close()
         return result
 
     async def _receive(self) -> str:
-        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self.pipe.fileno(), arrived.set)
         try:
-            await arrived.wait()
-            return str(self.pipe.recv())
+            return str(await asyncio.to_thread(self.pipe.recv))
         except (EOFError, ConnectionError):
             return ""
-        finally:
-            loop.remove_reader(self.pipe.fileno())
