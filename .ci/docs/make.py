@@ -1,33 +1,23 @@
 """Makes the generated pages of the documentation, with ``tox -e docs``.
 
 The reference comes from signatures and docstrings, and from the command line's parser. A page that shows a
-file of ``examples/`` gets its present contents. With ``--check``, nothing is written, and the exit status
-is 1 if a page is not up to date.
+file of ``examples/`` gets its present contents.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-import sys
-from functools import cache
 from pathlib import Path
 
 from page_blocks import ROOT, with_examples
-from reference import TABLES, Entry, Writer, paragraphs, public_entries, table
+from reference import TABLES, Writer, entries, paragraphs, table
 
 import mintlify_async
 from mintlify_async.cli.argument_parser import make_parser
 from mintlify_async.testing import pytest_plugin
 
 DOCS = Path(mintlify_async.__file__).parent / "docs"
-
-
-@cache
-def entries() -> tuple[Entry, ...]:
-    """Return every public name once."""
-    homes = {f"mintlify_async.{start}": page for start, page in TABLES["page_of_module"].items()}
-    return tuple(public_entries(TABLES["public"], homes))
 
 
 def link(name: str, page: str) -> str | None:
@@ -142,18 +132,10 @@ def made_pages() -> dict[Path, str]:
 
 def main() -> None:
     """Write the files that have changed, and print their names."""
-    check = "--check" in sys.argv[1:]
-    outdated = {
-        file: text
-        for file, text in made_pages().items()
-        if not file.exists() or file.read_text(encoding="utf-8") != text
-    }
-    for file, text in outdated.items():
-        print(f"{file.relative_to(ROOT)} {'is out of date: run `tox -e docs`' if check else 'was written'}")
-        if not check:
-            file.parent.mkdir(parents=True, exist_ok=True)
+    for file, text in made_pages().items():
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
-    sys.exit(bool(outdated) and check)
+            print(f"{file.relative_to(ROOT)} was written")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import textwrap
 import tomllib
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -48,31 +48,30 @@ class Entry(NamedTuple):
     page: str
 
 
-def public_entries(modules: Iterable[str], page_of_module: Mapping[str, str]) -> list[Entry]:
-    """Return every name that the public modules list, once."""
+@cache
+def entries() -> tuple[Entry, ...]:
+    """Return every public name once."""
     paths: dict[tuple[str, int], list[str]] = {}
-    for path in modules:
+    for path in TABLES["public"]:
         module = importlib.import_module(path)
-        for name in module.__all__:
-            if name != "__version__":
-                paths.setdefault((name, id(getattr(module, name))), []).append(path)
+        for name in {*module.__all__} - {"__version__"}:
+            paths.setdefault((name, id(getattr(module, name))), []).append(path)
     for name, path in TABLES["also"].items():
         paths[name, id(getattr(importlib.import_module(path), name))] = [path]
-    entries: list[Entry] = []
+    found: list[Entry] = []
     for (name, _), homes in sorted(paths.items(), key=lambda item: (item[0][0], item[1])):
         thing = getattr(importlib.import_module(homes[0]), name)
-        page = _page(name, homes, thing, page_of_module)
-        entries.append(Entry(name, tuple(sorted(homes, key=len)), thing, page))
-    return entries
+        found.append(Entry(name, tuple(sorted(homes, key=len)), thing, _page(name, homes, thing)))
+    return tuple(found)
 
 
-def _page(name: str, paths: list[str], thing: Any, page_of_module: Mapping[str, str]) -> str:
+def _page(name: str, paths: list[str], thing: Any) -> str:
     home = str(getattr(thing, "__module__", ""))
     home = home if home.startswith("mintlify_async.") else max(paths, key=len)
-    match = next((page for start, page in page_of_module.items() if f"{home}.".startswith(f"{start}.")), None)
-    if match is None:
-        raise LookupError(f"{home}.{name} is on no page: add its module to .ci/docs/pages.toml")
-    return match
+    for start, page in TABLES["page_of_module"].items():
+        if f"{home}.".startswith(f"mintlify_async.{start}."):
+            return str(page)
+    raise LookupError(f"{home}.{name} is on no page: add its module to .ci/docs/pages.toml")
 
 
 class Writer:
@@ -148,15 +147,11 @@ class Writer:
         )
 
     def _value(self, value: Any, entry: Entry) -> str:
-        text = _constant_docs(entry)
-        if isinstance(value, types.UnionType):
-            names = [getattr(one, "__name__", str(one)) for one in typing.get_args(value)]
-            return paragraphs(
-                self.prose(text), "One of " + ", ".join(self._code(f"`{one}`") for one in names) + "."
-            )
         if isinstance(value, types.ModuleType):
             return self.prose(inspect.getdoc(value) or "")
-        return self.prose(text)
+        names = [getattr(one, "__name__", str(one)) for one in typing.get_args(value)]
+        union = "One of " + ", ".join(self._code(f"`{one}`") for one in names) + "." if names else ""
+        return paragraphs(self.prose(_constant_docs(entry)), union)
 
     def _arguments(self, parameters: list[inspect.Parameter], docs: Docs, home: str) -> str:
         unit = " seconds" if re.search(r"\bin seconds\b", docs.first) else ""
@@ -261,10 +256,6 @@ class Docs:
             case Kind.returns | Kind.yields:
                 word = "Returns" if section.kind is Kind.returns else "Yields"
                 self.texts += [f"{word}: {one.annotation or ''}{_after(one)}" for one in section.value]
-            case Kind.examples:
-                self.texts += [
-                    value if kind is Kind.text else f"::\n\n    {value}" for kind, value in section.value
-                ]
             case Kind.admonition:  # "Example:" with a block below it
                 self.texts.append("::\n\n" + textwrap.indent(section.value.contents, "    "))
 
@@ -437,8 +428,7 @@ def _value_of(name: str, home: str) -> Any:
 @cache
 def _names() -> frozenset[str]:
     """Return the names that have an entry."""
-    public = (name for path in TABLES["public"] for name in importlib.import_module(path).__all__)
-    return frozenset([*public, *TABLES["also"]])
+    return frozenset(entry.name for entry in entries())
 
 
 def _internal(method: Any) -> bool:
@@ -460,13 +450,11 @@ def type_cell(annotation: Any, home: str) -> str:
 def _default(value: Any) -> str:
     if isinstance(value, enum.Enum) or repr(value).startswith("<"):
         return "…"
-    if isinstance(value, Set):  # a set has no order of its own
-        return "{" + ", ".join(sorted(map(repr, value))) + "}"
     return repr(value)
 
 
 def _default_cell(parameter: inspect.Parameter, meaning: str) -> str:
-    """Return a default in a reader's form, such as ``16 MiB``, ``30 days``, ``1800 s``."""
+    """Return a default in a reader's form, such as ``16 MiB``, ``1800 s``."""
     value = parameter.default
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         return ""
@@ -477,8 +465,6 @@ def _default_cell(parameter: inspect.Parameter, meaning: str) -> str:
     unit = next((unit for words, unit in UNITS.items() if re.search(words, meaning)), "")
     if unit == "bytes" and value % 1024 == 0 and value:
         return f"{value // 1024**2} MiB" if value % 1024**2 == 0 else f"{value // 1024} KiB"
-    if unit == "s" and value >= 7200 and value % 3600 == 0:
-        return f"{value // 86400:g} days" if value % 86400 == 0 else f"{value // 3600:g} hours"
     return f"`{value}` {unit}".strip()
 
 
