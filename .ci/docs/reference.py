@@ -94,7 +94,7 @@ class Writer:
         return paragraphs(imported, made_by, text)
 
     def _class(self, cls: type, name: str, made_by: str) -> str:
-        docs = Docs.of(cls)
+        docs = Docs(cls)
         made_here = not made_by and not issubclass(cls, BaseException) and not _is_shape(cls)
         base = self._documented_base(cls)
         known = (
@@ -131,7 +131,7 @@ class Writer:
         return f"You can use it with {', '.join(able)}." if able else ""
 
     def _function(self, function: Any, name: str) -> str:
-        docs = Docs.of(function)
+        docs = Docs(function)
         parameters = _parameters(function)
         home = function.__module__
         returns = _annotation(inspect.signature(function).return_annotation, home)
@@ -169,16 +169,12 @@ class Writer:
     def _attributes(self, cls: type, docs: Docs, *, shown: bool) -> str:
         """Return the table of an instance's fields. If *shown*, the arguments stand above."""
         hints = _annotations(cls)
-        meanings = dict(docs.attributes)
-        if not shown:
-            meanings = {
-                **{name: docs.arguments[name] for name in docs.arguments if name in hints},
-                **meanings,
-            }
+        fields = {} if shown else {name: text for name, text in docs.arguments.items() if name in hints}
+        meanings = fields | docs.attributes
         for name, member in _members(cls, self._documented_base(cls)):
             if isinstance(member, property) and name not in meanings:
                 meanings[name] = inspect.getdoc(member) or ""
-                hints[name] = inspect.signature(member.fget).return_annotation if member.fget else ""
+                hints[name] = inspect.signature(member.fget).return_annotation
         if issubclass(cls, enum.Enum):
             meanings |= {name: f"``{member.value}``" for name, member in cls.__members__.items()}
         source = _source_types(cls)
@@ -229,40 +225,30 @@ class Writer:
 class Docs:
     """The parts of one docstring."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, thing: Any) -> None:
         self.texts: list[str] = []
         self.arguments: dict[str, str] = {}
         self.attributes: dict[str, str] = {}
         self.raises: list[tuple[str, str]] = []
-        for section in griffe.Docstring(text).parse("google", **OPTIONS):
-            self._add(section)
+        for section in griffe.Docstring(inspect.getdoc(thing) or "").parse("google", **OPTIONS):
+            content: Any = section.value
+            match section.kind:
+                case Kind.text:
+                    self.texts.append(content)
+                case Kind.parameters:
+                    self.arguments.update((one.name.lstrip("*"), one.description) for one in content)
+                case Kind.attributes:
+                    self.attributes.update((one.name, one.description) for one in content)
+                case Kind.raises:
+                    self.raises += [(str(one.annotation), one.description) for one in content]
+                case Kind.returns | Kind.yields:
+                    kind = section.kind.value.capitalize()
+                    for one in content:  # griffe takes the words before a colon for the type
+                        words = [kind, one.annotation, one.description]
+                        self.texts.append(": ".join(str(word) for word in words if word))
+                case Kind.admonition:  # "Example:" with a block below it
+                    self.texts.append("::\n\n" + textwrap.indent(content.contents, "    "))
         self.first = self.texts[0] if self.texts else ""
-
-    @classmethod
-    def of(cls, thing: Any) -> Docs:
-        """Return the parts of *thing*, or of the base that it takes them from."""
-        return cls(inspect.getdoc(thing) or "")
-
-    def _add(self, section: griffe.DocstringSection) -> None:
-        match section.kind:
-            case Kind.text:
-                self.texts.append(section.value)
-            case Kind.parameters:
-                self.arguments.update((one.name.lstrip("*"), one.description) for one in section.value)
-            case Kind.attributes:
-                self.attributes.update((one.name, one.description) for one in section.value)
-            case Kind.raises:
-                self.raises += [(str(one.annotation), one.description) for one in section.value]
-            case Kind.returns | Kind.yields:
-                word = "Returns" if section.kind is Kind.returns else "Yields"
-                self.texts += [f"{word}: {one.annotation or ''}{_after(one)}" for one in section.value]
-            case Kind.admonition:  # "Example:" with a block below it
-                self.texts.append("::\n\n" + textwrap.indent(section.value.contents, "    "))
-
-
-def _after(section: Any) -> str:
-    # griffe takes the words before a colon for the type of the returned value.
-    return f": {section.description}" if section.annotation else section.description
 
 
 def _is_shape(cls: type) -> bool:
@@ -332,54 +318,38 @@ def _parameters(function: Any) -> list[inspect.Parameter]:
 
 def _source_types(cls: type) -> dict[str, str]:
     """Return the types that the source gives to attributes which ``__init__`` sets."""
-    source = _source(cls.__module__).members.get(cls.__name__)
-    members = source.members.items() if isinstance(source, griffe.Class) else ()
+    members = _source()[f"{cls.__module__}.{cls.__name__}"].members.items()
     return {name: str(one.annotation) for name, one in members if getattr(one, "annotation", None)}
 
 
 def _constant_docs(entry: Entry) -> str:
     """Return the string below a constant in the source."""
-    for path in (getattr(entry.thing, "__module__", ""), *entry.paths):
-        member = _source(path).members.get(entry.name) if str(path).startswith("mintlify_async") else None
-        if isinstance(member, griffe.Alias):
-            home, _, name = member.target_path.rpartition(".")
-            member = _source(home).members.get(name)
-        if member is not None and member.docstring is not None:
-            return str(member.docstring.value)
-    return ""
+    homes = [str(getattr(entry.thing, "__module__", "")), *entry.paths]
+    members = [_source()[home].members.get(entry.name) for home in homes if home.startswith("mintlify_async")]
+    return next(str(one.docstring.value) for one in members if one is not None and one.docstring is not None)
 
 
 @cache
-def _source(module: str) -> griffe.Object | griffe.Alias:
-    """Return a module in the form of its source."""
-    return _package()[module.removeprefix("mintlify_async.")] if "." in module else _package()
-
-
-@cache
-def _package() -> griffe.Module:
-    package = griffe.load("mintlify_async")
-    assert isinstance(package, griffe.Module)
-    return package
+def _source() -> griffe.ModulesCollection:
+    """Return the package in the form of its source."""
+    return griffe.load("mintlify_async").modules_collection
 
 
 def signature(name: str, parameters: list[inspect.Parameter], home: str) -> str:
     """Return ``name(…)``, on several lines if it is long."""
-    words: list[str] = []
-    previous: inspect.Parameter | None = None
+    words = []
     for one in parameters:
-        if one.kind is one.KEYWORD_ONLY and (
-            previous is None or previous.kind not in (one.KEYWORD_ONLY, one.VAR_POSITIONAL)
-        ):
-            words.append("*")
         kind = _annotation(one.annotation, home)
         default = "" if one.default is one.empty else f" = {_default(one.default)}"
         words.append(f"{_starred(one)}{f': {kind}' if kind else ''}{default}")
-        previous = one
+    kinds = [one.kind for one in parameters]
+    if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        words.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
     line = f"{name}({', '.join(words)})"
     return (
         line
         if len(line) <= LONGEST_LINE
-        else f"{name}(\n" + "".join(f"    {word},\n" for word in words) + ")"
+        else "\n    ".join([f"{name}(", *(f"{one}," for one in words)]) + "\n)"
     )
 
 
@@ -417,12 +387,9 @@ def _known(name: str, home: str) -> str:
 
 def _value_of(name: str, home: str) -> Any:
     """Return the package's own object of this name. A name may be imported for type checkers only."""
-    modules = [module for path, module in sys.modules.items() if path.startswith("mintlify_async")]
-    for module in [sys.modules[home], *modules]:
-        value = vars(module).get(name)
-        if value is not None:
-            return value
-    return None
+    paths = [home, *(path for path in sys.modules if path.startswith("mintlify_async"))]
+    values = (vars(sys.modules[path]).get(name) for path in paths)
+    return next((value for value in values if value is not None), None)
 
 
 @cache
