@@ -12,7 +12,6 @@ import re
 import sys
 import textwrap
 import tomllib
-import types
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -87,7 +86,7 @@ class Writer:
         imported = "" if entry.name in TABLES["also"] else imported
         if inspect.isclass(thing):
             text = self._class(thing, entry.name, made_by)
-        elif callable(thing) and not isinstance(thing, types.UnionType):
+        elif callable(thing):
             text = self._function(thing, entry.name)
         else:
             text = self._value(thing, entry)
@@ -127,7 +126,9 @@ class Writer:
 
     def _use(self, cls: type) -> str:
         uses = {"__aenter__": "async with", "__aiter__": "async for", "__await__": "await"}
-        able = [f"`{word}`" for method, word in uses.items() if _can(cls, method)]
+        hints = {method: getattr(getattr(cls, method, None), "__annotations__", {}) for method in uses}
+        # A method that only refuses has no type.
+        able = [f"`{word}`" for method, word in uses.items() if "return" in hints[method]]
         return f"You can use it with {', '.join(able)}." if able else ""
 
     def _function(self, function: Any, name: str) -> str:
@@ -147,8 +148,6 @@ class Writer:
         )
 
     def _value(self, value: Any, entry: Entry) -> str:
-        if isinstance(value, types.ModuleType):
-            return self.prose(inspect.getdoc(value) or "")
         names = [getattr(one, "__name__", str(one)) for one in typing.get_args(value)]
         union = "One of " + ", ".join(self._code(f"`{one}`") for one in names) + "." if names else ""
         return paragraphs(self.prose(_constant_docs(entry)), union)
@@ -236,7 +235,7 @@ class Docs:
                 case Kind.text:
                     self.texts.append(content)
                 case Kind.parameters:
-                    self.arguments.update((one.name.lstrip("*"), one.description) for one in content)
+                    self.arguments.update((one.name, one.description) for one in content)
                 case Kind.attributes:
                     self.attributes.update((one.name, one.description) for one in content)
                 case Kind.raises:
@@ -253,13 +252,7 @@ class Docs:
 
 def _is_shape(cls: type) -> bool:
     """Return whether users make no instance by a call, as for a protocol, a TypedDict, an enumeration."""
-    return bool(getattr(cls, "_is_protocol", False)) or typing.is_typeddict(cls) or issubclass(cls, enum.Enum)
-
-
-def _can(cls: type, method: str) -> bool:
-    """Return whether instances have *method*. One that only refuses, and so has no type, does not count."""
-    returned = getattr(getattr(cls, method, None), "__annotations__", {}).get("return")
-    return returned is not None and "NoReturn" not in str(returned)
+    return bool(getattr(cls, "_is_protocol", False)) or issubclass(cls, enum.Enum)
 
 
 def _members(cls: type, base: type | None) -> Iterator[tuple[str, Any]]:
@@ -277,7 +270,7 @@ def _methods(cls: type, base: type | None) -> Iterator[tuple[str, Any]]:
     for name, member in _members(cls, base):
         function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         # `aclose` is a second name of the function `close`.
-        if inspect.isfunction(function) and inspect.getdoc(function) and function.__name__ == name:
+        if inspect.isfunction(function) and function.__name__ == name:
             yield name, function
 
 
@@ -286,9 +279,7 @@ def _annotations(cls: type) -> dict[str, Any]:
     hints: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         if base.__module__.startswith("mintlify_async"):
-            hints |= {
-                name: one for name, one in vars(base).get("__annotations__", {}).items() if name[0] != "_"
-            }
+            hints |= vars(base).get("__annotations__", {})
             if issubclass(base, BaseException) and "__init__" in vars(base):
                 hints |= {one.name: one.annotation for one in _parameters(base)}
     return hints
@@ -365,12 +356,12 @@ def _annotation(annotation: Any, home: str) -> str:
     annotation = getattr(annotation, "__forward_arg__", annotation)  # of a TypedDict
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     modules = r"\b(?:mintlify_async|collections|starlette|typing|types)(?:\.\w+)*\.(?=\w)"
-    text = re.sub(modules, "", " ".join(text.split())).strip("'")
+    text = re.sub(modules, "", " ".join(text.split()))
     if text.startswith("Unpack["):  # the meaning says which arguments
         return ""
     text = re.sub(r"\bLenient\[(\w+)\]", r"\1 | None", text).replace(" | Missing", "")
     text = text if "Literal[" in text else text.replace("'", "")
-    return re.sub(r"'[^']*'|\b[A-Z]\w+", lambda match: _known(match[0], home), text)
+    return re.sub(r"\b[A-Z]\w+", lambda match: _known(match[0], home), text)
 
 
 def _known(name: str, home: str) -> str:
@@ -403,7 +394,7 @@ def _internal(method: Any) -> bool:
     hints = [one.annotation for one in _parameters(method)]
     hints.append(inspect.signature(method).return_annotation)
     text = " ".join(_annotation(hint, method.__module__) for hint in hints)
-    words = set(re.findall(r"\b[A-Z]\w+", text)) - _names() - {*TABLES["spelled"]}
+    words = set(re.findall(r"\b[A-Z]\w+", text)) - _names()
     values = [_value_of(word, method.__module__) for word in words]
     return any(inspect.isclass(one) and one.__module__.startswith("mintlify_async.") for one in values)
 
@@ -430,8 +421,8 @@ def _default_cell(parameter: inspect.Parameter, meaning: str) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return f"`{_default(value)}`".replace("|", "\\|") if _default(value) != "…" else "not given"
     unit = next((unit for words, unit in UNITS.items() if re.search(words, meaning)), "")
-    if unit == "bytes" and value % 1024 == 0 and value:
-        return f"{value // 1024**2} MiB" if value % 1024**2 == 0 else f"{value // 1024} KiB"
+    if unit == "bytes":
+        return f"{value // 1024**2} MiB"
     return f"`{value}` {unit}".strip()
 
 
@@ -442,7 +433,7 @@ def paragraphs(*parts: str) -> str:
 
 def code(text: str) -> str:
     """Return a block that is shown and not run."""
-    return f"```{'json' if text.startswith('{') else 'py'}\n{text}\n```"
+    return f"```py\n{text}\n```"
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
