@@ -53,32 +53,10 @@ STYLE = (
 )
 
 
-class NoLive:
-    """Replaces rich's live region, because the finished blocks are printed without it."""
-
-    def __init__(self, **settings: Any) -> None:
-        pass
-
-    def start(self) -> None:
-        pass
-
-    def stop(self) -> None:
-        pass
-
-    def refresh(self) -> None:
-        pass
-
-
-class Screen(io.StringIO):
-    """A stream that says that it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 def terminal_picture() -> str:
     """Return the picture of ``mintlify-async ask`` on a terminal, as SVG."""
-    screen = Screen()
+    screen = io.StringIO()
+    screen.isatty = lambda: True  # type: ignore[method-assign]
     new_console = partial(Console, width=WIDTH, force_terminal=True, color_system="truecolor")
 
     async def ask(folder: str) -> int:
@@ -87,7 +65,7 @@ def terminal_picture() -> str:
             with (
                 mock.patch.dict(os.environ, environment, clear=True),
                 mock.patch("rich.console.Console", new_console),
-                mock.patch("rich.live.Live", NoLive),
+                mock.patch("rich.live.Live"),  # the finished blocks are printed without it
                 mock.patch("sys.stdout", screen),
                 mock.patch("sys.stderr", screen),
             ):
@@ -102,9 +80,8 @@ def terminal_picture() -> str:
     paper.print(f'[bold green]$[/] mintlify-async ask "{QUESTION}"', highlight=False)
     paper.print(Text.from_ansi(screen.getvalue()))
     picture = paper.export_svg(title="mintlify-async", unique_id="terminal")
-    picture = re.sub(
-        r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL
-    )  # it would load fonts from the net
+    # Without the rules that would load fonts from the net.
+    picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL)
     picture = picture.replace("Fira Code", "ui-monospace, Menlo, Consolas")
     return re.sub(r"[ \t]+$", "", picture, flags=re.MULTILINE)
 

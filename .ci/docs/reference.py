@@ -83,53 +83,47 @@ class Writer:
         """Return the text of one entry, without its heading."""
         thing = entry.thing
         imported = "Import it from " + " or ".join(f"`{path}`" for path in entry.paths) + "."
-        imported = "" if entry.name in TABLES["also"] else imported
         if inspect.isclass(thing):
             text = self._class(thing, entry.name, made_by)
-        elif callable(thing):
-            text = self._function(thing, entry.name)
         else:
-            text = self._value(thing, entry)
-        return paragraphs(imported, made_by, text)
+            text = self._function(thing, entry.name) if callable(thing) else self._value(thing, entry)
+        return paragraphs("" if entry.name in TABLES["also"] else imported, made_by, text)
 
     def _class(self, cls: type, name: str, made_by: str) -> str:
-        docs = Docs(cls)
-        made_here = not made_by and not issubclass(cls, BaseException) and not _is_shape(cls)
-        base = self._documented_base(cls)
-        known = (
-            {one.name for one in _parameters(base)} if base is not None and attrs.has(base) else set[str]()
-        )
-        parameters = [one for one in _parameters(cls) if one.name not in known] if made_here else []
-        parts = [code(signature(name, parameters, cls.__module__))] if made_here else []
-        parts += [self.text(docs), self._base(cls), self._use(cls), self._wire_type(cls)]
+        docs, base = Docs(cls), self._documented_base(cls)
+        # Users make no instance of a protocol, an enumeration or an error by a call.
+        foreign = issubclass(cls, BaseException | enum.Enum) or getattr(cls, "_is_protocol", False)
+        parts, parameters = [], list[inspect.Parameter]()
+        if not made_by and not foreign:
+            known = {one.name for one in _parameters(base)} if attrs.has(base) else set[str]()
+            parameters = [one for one in _parameters(cls) if one.name not in known]
+            parts.append(code(signature(name, parameters, cls.__module__)))
+        parts += [self.text(docs), *self._facts(cls, base)]
         if any(one.name in docs.arguments for one in parameters):
             parts.append(self._arguments(parameters, docs, cls.__module__))
-        parts += [self._raises(docs), self._attributes(cls, docs, shown=bool(parameters))]
-        for method_name, method in _methods(cls, self._documented_base(cls)):
+        parts += [self._raises(docs), self._attributes(cls, docs, base, shown=bool(parameters))]
+        for method_name, method in _methods(cls, base):
             hidden = any(fnmatchcase(f"{name}.{method_name}", pattern) for pattern in TABLES["hidden"])
             if not hidden and not _internal(method):
                 parts += [f"### {name}.{method_name}", self._function(method, f"{name}.{method_name}")]
         return paragraphs(*parts)
 
-    def _documented_base(self, cls: type) -> type | None:
+    def _documented_base(self, cls: type) -> Any:
         bases = [one for one in cls.__mro__[1:] if one.__module__.startswith("mintlify_async")]
         return next((one for one in bases if self._link(one.__name__)), None)
 
-    def _base(self, cls: type) -> str:
-        base = self._documented_base(cls)
-        link = self._code(f"`{base.__name__}`") if base is not None else ""
-        return f"It has the attributes and methods of {link}." if link else ""
-
-    def _wire_type(self, cls: type) -> str:
-        kind = vars(cls).get("type")
-        return f"Its `type` on the wire is `{kind}`." if isinstance(kind, str) else ""
-
-    def _use(self, cls: type) -> str:
+    def _facts(self, cls: type, base: Any) -> Iterator[str]:
+        if base is not None:
+            yield f"It has the attributes and methods of {self._code(f'`{base.__name__}`')}."
         uses = {"__aenter__": "async with", "__aiter__": "async for", "__await__": "await"}
         hints = {method: getattr(getattr(cls, method, None), "__annotations__", {}) for method in uses}
         # A method that only refuses has no type.
         able = [f"`{word}`" for method, word in uses.items() if "return" in hints[method]]
-        return f"You can use it with {', '.join(able)}." if able else ""
+        if able:
+            yield f"You can use it with {', '.join(able)}."
+        kind = vars(cls).get("type")
+        if isinstance(kind, str):
+            yield f"Its `type` on the wire is `{kind}`."
 
     def _function(self, function: Any, name: str) -> str:
         docs = Docs(function)
@@ -165,12 +159,12 @@ class Writer:
         ]
         return table(("Argument", "Type", "Default", "Meaning"), rows)
 
-    def _attributes(self, cls: type, docs: Docs, *, shown: bool) -> str:
+    def _attributes(self, cls: type, docs: Docs, base: Any, *, shown: bool) -> str:
         """Return the table of an instance's fields. If *shown*, the arguments stand above."""
         hints = _annotations(cls)
         fields = {} if shown else {name: text for name, text in docs.arguments.items() if name in hints}
         meanings = fields | docs.attributes
-        for name, member in _members(cls, self._documented_base(cls)):
+        for name, member in _members(cls, base):
             if isinstance(member, property) and name not in meanings:
                 meanings[name] = inspect.getdoc(member) or ""
                 hints[name] = inspect.signature(member.fget).return_annotation
@@ -248,11 +242,6 @@ class Docs:
                 case Kind.admonition:  # "Example:" with a block below it
                     self.texts.append("::\n\n" + textwrap.indent(content.contents, "    "))
         self.first = self.texts[0] if self.texts else ""
-
-
-def _is_shape(cls: type) -> bool:
-    """Return whether users make no instance by a call, as for a protocol, a TypedDict, an enumeration."""
-    return bool(getattr(cls, "_is_protocol", False)) or issubclass(cls, enum.Enum)
 
 
 def _members(cls: type, base: type | None) -> Iterator[tuple[str, Any]]:
