@@ -1,6 +1,7 @@
 """Makes the pictures of README and documentation, and the table of the page about speed.
 
-``tox -e docs`` writes them. A test compares the stored files with new ones.
+``tox -e docs`` writes them. A test compares the stored files with new ones, except the pictures of the
+relay's page. Those stay as they are where there is no browser or no npm.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
 from rich.console import Console
 from rich.text import Text
 
@@ -51,6 +53,31 @@ STYLE = (
     ".peer{fill:#9aa5b1}.ours{fill:#0c8c5e}.floor{fill:#d0d7de}@media(prefers-color-scheme:dark)"
     "{text{fill:#aab}.t{fill:#eee}.peer{fill:#66707c}.floor{fill:#3d444d}}"
 )
+
+RELAY_SIZE = {"width": 760, "height": 890}
+RELAY_QUESTION = "How do I log in without a browser?"
+RELAY_ANSWER = """Create a token under **Settings → Access tokens**, and give it to the CLI in a variable. No
+browser is opened, and the token works [until you revoke it](/tokens#revoke).
+
+```python
+import os
+import subprocess
+
+environment = {**os.environ, "ACME_TOKEN": token}
+subprocess.run(["acme", "login"], env=environment, check=True)
+```
+
+| A token for | lives | may write |
+|---|--:|---|
+| a person | 90 days | yes |
+| continuous integration | 1 year | only with `--write` |
+
+```suggestions
+(Revoke a token)[/tokens#revoke]
+(Single sign-on)[/sso]
+```
+"""
+RELAY_SOURCES = [("Access tokens", "/tokens"), ("The CLI in continuous integration", "/cli/ci")]
 
 
 def terminal_picture() -> str:
@@ -134,15 +161,40 @@ def with_speed_table(page: str, table: str) -> str:
     return re.sub(r"^\| ours ÷ theirs .*?(?=^The figures come)", f"{table}\n", page, flags=re.M | re.S)
 
 
+async def relay_pictures() -> dict[str, bytes]:
+    """Return the pictures of the relay's page with a finished answer, by the names of their files.
+
+    Raises:
+        pytest.skip.Exception: There is no browser or no npm, or a package is not installed.
+    """
+    from tests.support.relay_shop import shop  # it is skipped without FastAPI
+
+    pictures: dict[str, bytes] = {}
+    async with shop() as here:
+        await here.page.set_viewport_size(RELAY_SIZE)
+        here.service.script.ask(text=RELAY_ANSWER, sources=RELAY_SOURCES)
+        await here.answered(RELAY_QUESTION)
+        await here.page.get_by_role("button", name="Copy answer").wait_for()
+        await here.page.mouse.move(0, 0)
+        for scheme in ("light", "dark"):
+            await here.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            pictures[f"relay-{scheme}.png"] = await here.page.screenshot(caret="hide")
+    return pictures
+
+
 def write() -> None:
-    """Write every picture and the table."""
-    IMAGES.mkdir(exist_ok=True)
+    """Write the table and every picture that can be made here."""
     (IMAGES / "terminal.svg").write_text(terminal_picture(), encoding="utf-8")
     page = DOCS / "explanation" / "speed.mdx"
     results = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
     (IMAGES / "speed.svg").write_text(speed_picture(results), encoding="utf-8")
     text = with_speed_table(page.read_text(encoding="utf-8"), speed_table(results))
     page.write_text(text, encoding="utf-8")
+    try:
+        for name, picture in asyncio.run(relay_pictures()).items():
+            (IMAGES / name).write_bytes(picture)
+    except pytest.skip.Exception as reason:
+        print(f"The pictures of the relay's page stay as they are: {reason}")
 
 
 if __name__ == "__main__":
