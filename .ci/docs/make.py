@@ -23,9 +23,9 @@ DOCS = Path(mintlify_async.__file__).parent / "docs"
 def link(name: str, page: str) -> str | None:
     """Return the URL of a name, or of a class's method. Of two URLs, return the one on the same page."""
     words = name.split(".")
-    matches = [entry for entry in entries() if entry.name in (words[-1], *words[-2:-1])]
-    matches.sort(key=lambda entry: (entry.name != words[-1], entry.page != page))
-    return f"/reference/{matches[0].page}#{matches[0].name.lower()}" if matches else None
+    found = [entry for entry in entries() if entry.name in words[-2:]]
+    found.sort(key=lambda entry: entry.page != page)
+    return f"/reference/{found[0].page}#{found[0].name.lower()}" if found else None
 
 
 def api_page(page: str) -> str:
@@ -33,9 +33,7 @@ def api_page(page: str) -> str:
     writer = Writer(lambda name: link(name, page))
     inside = [entry for entry in entries() if entry.page == page]
     order = TABLES["first"].get(page, [])
-    inside.sort(
-        key=lambda entry: (order.index(entry.name) if entry.name in order else len(order), entry.name)
-    )
+    inside.sort(key=lambda entry: [*order, entry.name].index(entry.name))
     parts: list[str] = []
     for entry in inside:
         advice = TABLES["what_to_do"].get(entry.name, "")
@@ -48,12 +46,9 @@ def api_page(page: str) -> str:
 
 def fixtures(writer: Writer) -> str:
     """Return the pytest fixtures as a table."""
-    public = {
-        name: thing
-        for name, thing in vars(pytest_plugin).items()
-        if not name.startswith("_") and "fixture" in type(thing).__name__.lower()
-    }
-    rows = [(f"`{name}`", writer.cell(thing.__doc__ or "")) for name, thing in public.items()]
+    things = [(name, thing) for name, thing in vars(pytest_plugin).items() if not name.startswith("_")]
+    fixtures = [(name, thing) for name, thing in things if "Fixture" in type(thing).__name__]
+    rows = [(f"`{name}`", writer.cell(thing.__doc__ or "")) for name, thing in fixtures]
     return table(("Fixture", "What it is"), rows)
 
 
@@ -123,9 +118,8 @@ def made_pages() -> dict[Path, str]:
         front = f'---\ntitle: "{words["title"]}"\ndescription: "{words["description"]}"\n---\n'
         note = "{/* Made by `tox -e docs`: change the docstrings, not this page. */}"
         text = others[page]() if page in others else api_page(page)
-        pages[DOCS / "reference" / f"{page}.mdx"] = (
-            paragraphs(f"{front}\n{note}", words["opening"], text) + "\n"
-        )
+        page_text = paragraphs(f"{front}\n{note}", words["opening"], text)
+        pages[DOCS / "reference" / f"{page}.mdx"] = f"{page_text}\n"
     by_hand = [ROOT / "README.md", *(file for file in DOCS.rglob("*.mdx") if file.parent.name != "reference")]
     return pages | {file: with_examples(file.read_text(encoding="utf-8")) for file in by_hand}
 

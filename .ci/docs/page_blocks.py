@@ -55,13 +55,12 @@ class Block(NamedTuple):
 def blocks_of(file: Path) -> list[Block]:
     """Return the fenced blocks of a page, in order. A block inside a component may be indented."""
     page = file.read_text(encoding="utf-8")
-    return [
-        _block(file, page.count("\n", 0, match.start("text")) + 1, match) for match in FENCE.finditer(page)
-    ]
+    return [_block(file, match) for match in FENCE.finditer(page)]
 
 
-def _block(file: Path, line: int, match: re.Match[str]) -> Block:
+def _block(file: Path, match: re.Match[str]) -> Block:
     indent, text = match["indent"], match["text"]
+    line = match.string.count("\n", 0, match.start("text")) + 1
     text = "".join(part.removeprefix(indent) for part in text.splitlines(keepends=True))
     language, _, title = match["info"].strip().partition(" ")
     if language not in RUN:
