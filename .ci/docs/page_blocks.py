@@ -77,13 +77,10 @@ def _block(file: Path, match: re.Match[str]) -> Block:
 
 def modules_of(block: Block) -> set[str]:
     """Return the modules that a Python block imports, by their first names."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(block.text)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            found.add(str(node.module).partition(".")[0])
-    return found
+    nodes = list(ast.walk(ast.parse(block.text)))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return {name.partition(".")[0] for name in names}
 
 
 def example_text(name: str) -> str:

@@ -32,7 +32,17 @@ async def run(
 ) -> Ended:
     """Run the command to its end, with *service* in its environment."""
     environment = child_environment(service, **{"NO_COLOR": "1", "COLUMNS": "100"} | env)
-    return await asyncio.to_thread(_run_here, arguments, environment, stdin, encoding)
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding, newline="") for _ in range(2))
+    with (
+        mock.patch.dict(os.environ, environment, clear=True),
+        mock.patch("sys.stdin", io.StringIO(stdin or "")),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        status = await asyncio.to_thread(main, list(arguments))
+    for stream in (out, err):
+        stream.seek(0)
+    return Ended(status, out.read(), err.read())
 
 
 async def start(*arguments: str, env: dict[str, str]) -> asyncio.subprocess.Process:
@@ -40,17 +50,3 @@ async def start(*arguments: str, env: dict[str, str]) -> asyncio.subprocess.Proc
     command = (sys.executable, "-m", "mintlify_async", *arguments)
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(*command, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
-
-
-def _run_here(arguments: tuple[str, ...], env: dict[str, str], stdin: str | None, encoding: str) -> Ended:
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding, newline="") for _ in range(2))
-    with (
-        mock.patch.dict(os.environ, env, clear=True),
-        mock.patch("sys.stdin", io.StringIO(stdin or "")),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-    ):
-        status = main(list(arguments))
-    for stream in (out, err):
-        stream.seek(0)
-    return Ended(status, out.read(), err.read())

@@ -115,10 +115,7 @@ STREAM_CUTS = {
     "a chunk that is none": BrokenChunking(AFTER_HELLO),
     "a chunk that is none, closed": BrokenChunking(AFTER_HELLO, "fin"),
     "a length that is too long": Raw(
-        [
-            HEAD + b"Content-Type: text/event-stream\r\nContent-Length: 100000\r\n\r\n",
-            BODY[:AFTER_HELLO],
-        ]
+        [HEAD, b"Content-Type: text/event-stream\r\nContent-Length: 100000\r\n\r\n", BODY[:AFTER_HELLO]]
     ),
 }
 

@@ -31,11 +31,9 @@ AXE = "4.14.1"  # axe-core, which finds obstacles for people with disabilities
 
 def chromium() -> str:
     """Return the path of the browser. Skip without one."""
-    for name in ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"):
-        path = shutil.which(name)
-        if path is not None:
-            return path
-    pytest.skip("chromium is not installed")
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    found = [path for path in map(shutil.which, names) if path]
+    return found[0] if found else pytest.skip("chromium is not installed")
 
 
 @functools.cache

@@ -107,23 +107,18 @@ class Shop:
             assert found == [], f"{state}, {scheme}"
             for width in (390, 1280):
                 await self.page.set_viewport_size({"width": width, "height": 844})
-                wide = await self.page.evaluate(SCROLL_WIDTH, width)
-                inner = await self.page.evaluate(
-                    "(box => box && box.scrollWidth - box.clientWidth)(document.querySelector('.messages'))"
-                )
-                assert (wide, inner or 0) == (width, 0), state
+                await self.page.wait_for_function("width => window.innerWidth === width", arg=width)
+                wide, inner = await self.page.evaluate(WIDTHS)
+                assert (wide, inner) == (width, 0), state
                 if folder := os.environ.get("SCREENSHOTS"):
                     await self.page.screenshot(path=Path(folder) / f"{state}-{scheme}-{width}.png")
 
 
-# The width of the page's content, once the window has the given width.
-SCROLL_WIDTH = """width => new Promise((resolve) => {
-  const look = () => {
-    if (window.innerWidth === width) resolve(document.documentElement.scrollWidth);
-    else requestAnimationFrame(look);
-  };
-  look();
-})"""
+# The width of the page's content, and by how much that of the messages is too wide.
+WIDTHS = """(() => {
+  const box = document.querySelector('.messages');
+  return [document.documentElement.scrollWidth, box ? box.scrollWidth - box.clientWidth : 0];
+})()"""
 AXE = """async () => {
   const { violations } = await window.axe.run();
   return violations.map(({ id, nodes }) => [id, ...nodes.map((node) => node.html + node.failureSummary)]);
