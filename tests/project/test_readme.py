@@ -9,16 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from page_blocks import Block, blocks_of
+from page_blocks import ROOT, Block, blocks_of
 
-import mintlify_async
 from mintlify_async.testing import JobLife, LocalService
 from tests.support.child_process import child_environment, run_to_end
 from tests.support.command_line import run
-from tests.support.page_runner import run_file, write_files
+from tests.support.page_runner import DOCS, run_file, write_files
 
-ROOT = Path(__file__).parents[2]
-DOCS = Path(mintlify_async.__file__).parent / "docs"
 README = ROOT / "README.md"
 TEXT = README.read_text(encoding="utf-8")
 DEMO = "python3 -m venv .venv && .venv/bin/pip install -q '.[cli]' && .venv/bin/mintlify-async demo\n"
