@@ -13,8 +13,7 @@ from benchmarks import bodies, growing, measuring, report, rows, server, subject
 pytestmark = pytest.mark.sweep
 
 SMALL = measuring.Effort(rounds=1, small=True)
-RELAY = ("fastapi", "uvicorn", "cryptography")
-NEEDS = {"relay": RELAY}
+NEEDS = {"relay": ("fastapi", "uvicorn", "cryptography")}
 PLAIN_SHAPES = ["burst", "live", "alone", *(f"{kind}~deltas" for kind in bodies.DELTA_KINDS)]
 MARKDOWN_SHAPES = [f"{kind}~300~markdown" for kind in bodies.MARKDOWN_KINDS]
 GROWING_SHAPES = [f"{name}~20~growing" for name in growing.GROWING]

@@ -45,7 +45,10 @@ def run_block(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
         write_files(block, tmp_path)
         async with LocalService(life=LIFE, docs=DOCS) as service:
             if block.kind == "fragment":
-                return await run_fragment(block, service, tmp_path, monkeypatch, extra)
+                for name, value in (service.environment | extra).items():
+                    monkeypatch.setenv(name, value)
+                monkeypatch.chdir(tmp_path)
+                return await run_fragment(block, service)
             environment = child_environment(service, **extra)
             if block.kind == "console":
                 return await run_console(block, environment, tmp_path)
@@ -74,13 +77,8 @@ def write_files(block: Block, folder: Path) -> None:
             (folder / "pyproject.toml").write_text(earlier.text, encoding="utf-8")
 
 
-async def run_fragment(
-    block: Block, service: LocalService, folder: Path, monkeypatch: pytest.MonkeyPatch, extra: dict[str, str]
-) -> str:
+async def run_fragment(block: Block, service: LocalService) -> str:
     """Run the block in this process, with a session. Return nothing."""
-    for name, value in (service.environment | extra).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(folder)
     names = {name: getattr(mintlify_async, name) for name in mintlify_async.__all__}
     names |= {"asyncio": asyncio, "os": os, "__name__": "fragment"}
     text = "\n" * (block.line - 1) + block.text  # its lines are the page's
