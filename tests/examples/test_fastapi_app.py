@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import fastapi_app
 import pytest
 
 from mintlify_async.testing import JobLife, LocalService, faults
-from tests.support.relay_kit import serving
+from tests.support.relay_kit import serving, until
 
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
 
@@ -30,20 +32,20 @@ async def client(service, bare, tmp_path):
         yield client
 
 
+def words(*texts):
+    return [{"type": "text-delta", "id": "t", "delta": text} for text in texts]
+
+
+BEGIN = [{"type": "start"}, {"type": "text-start", "id": "t"}]
+END = [{"type": "text-end", "id": "t"}, {"type": "finish"}]
+
+
 async def test_an_answer_is_streamed(client, service):
     """The text arrives as it is sent; the documentation's answer is in it."""
-    service.script.ask(body=[*map(encoded, OPENING), 0.3, *map(encoded, REST)])
+    service.script.ask(events=[*BEGIN, *words("Press "), 0.3, *words("the button."), *END])
     async with client.stream("GET", "/ask", params={"q": "How do I log in?"}) as answer:
         pieces = [piece async for piece in answer.aiter_text()]
     assert (answer.status_code, pieces) == (200, ["Press ", "the button."])
-
-
-def encoded(event):
-    return b'data: {"type":' + event.encode() + b"}\n\n"
-
-
-OPENING = ['"start"', '"text-start","id":"t"', '"text-delta","id":"t","delta":"Press "']
-REST = ['"text-delta","id":"t","delta":"the button."', '"text-end","id":"t"', '"finish"']
 
 
 async def test_a_job_is_created_once_and_looked_at(client, service):
@@ -107,10 +109,19 @@ async def test_an_answer_that_breaks_off_says_so(client, service, caplog, answer
     assert [record.message for record in caplog.records if "an answer was interrupted" in record.message]
 
 
-async def test_a_reader_who_leaves_ends_the_answer(client, service):
+@pytest.mark.parametrize("texts", [[], ["Press "]], ids=["before the first word", "in the middle"])
+async def test_a_reader_who_leaves_ends_the_answer(client, service, texts):
     """The connection to the service is closed, too: it stops to generate."""
-    service.script.ask(text="word " * 50, pause=0.05)
-    async with client.stream("GET", "/ask", params={"q": "Hm?"}) as answer:
-        async for _ in answer.aiter_text():
-            break
-    await service.until(lambda service: service.requests[0].client_left)
+
+    async def read():
+        async with client.stream("GET", "/ask", params={"q": "Hm?"}) as answer:
+            await anext(answer.aiter_text())
+
+    service.script.ask(events=[*BEGIN, *words(*texts), 3600.0])
+    reading = asyncio.create_task(read())
+    await until(lambda: service.requests)
+    if texts:
+        await reading
+    reading.cancel()
+    await asyncio.wait([reading])
+    await until(lambda: service.requests[0].client_left)
