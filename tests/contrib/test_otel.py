@@ -69,6 +69,13 @@ async def session(service, provider):
         yield session
 
 
+@pytest.fixture
+async def recording(service, provider):
+    """A session whose spans have the content."""
+    async with service.session(observer=OpenTelemetryObserver(provider, capture_content=True)) as session:
+        yield session
+
+
 def only(exporter):
     [span] = exporter.get_finished_spans()
     return span
@@ -102,12 +109,12 @@ async def test_an_answer_is_one_span_from_request_to_end(service, session, expor
     assert span.instrumentation_scope.schema_url == SCHEMA_URL
 
 
-async def test_content_is_captured_only_on_request(service, provider, exporter):
-    """It may be personal. Each is a list of messages, as JSON, because spans hold no nested values."""
+async def test_content_is_captured_only_on_request(service, recording, exporter):
+    """The question is what a user said last. Each is a list of messages, as spans hold no nested values."""
     service.script.ask(events=EVENTS)
-    async with service.session(observer=OpenTelemetryObserver(provider, capture_content=True)) as session:
-        await session.ask("a question")
-        await session.create_job("a prompt")
+    begun = Message(id="m", role="assistant", parts=(TextPart(text="an answer to be continued"),))
+    await recording.ask([Message.user("a question"), begun])
+    await recording.create_job("a prompt")
     ask, create = exporter.get_finished_spans()
     assert json.loads(ask.attributes["gen_ai.input.messages"]) == [said("user", "a question")]
     assert json.loads(ask.attributes["gen_ai.output.messages"]) == [
@@ -130,25 +137,12 @@ def said(role, text):
         ([*EVENTS[:-1], {"type": "error", "errorText": "no"}], "error"),
     ],
 )
-async def test_a_message_says_why_it_ended(service, provider, exporter, events, reason):
+async def test_a_message_says_why_it_ended(service, recording, exporter, events, reason):
     """The conventions require a reason and have words of their own for it."""
     service.script.ask(events=events)
-    async with service.session(observer=OpenTelemetryObserver(provider, capture_content=True)) as session:
-        await asyncio.gather(session.ask("x").run(), return_exceptions=True)
+    await asyncio.gather(recording.ask("x").run(), return_exceptions=True)
     [message] = json.loads(only(exporter).attributes["gen_ai.output.messages"])
     assert message == {**said("assistant", "Hello"), "finish_reason": reason}
-
-
-async def test_the_question_is_what_a_user_said(service, provider, exporter):
-    """Also where the last message is an answer that is to be continued."""
-    async with service.session(observer=OpenTelemetryObserver(provider, capture_content=True)) as session:
-        await session.ask(
-            [
-                Message.user("a question"),
-                Message(id="m", role="assistant", parts=(TextPart(text="an answer"),)),
-            ]
-        )
-    assert json.loads(only(exporter).attributes["gen_ai.input.messages"]) == [said("user", "a question")]
 
 
 async def test_what_a_sampler_needs_is_known_at_the_start(service, exporter):
@@ -191,31 +185,18 @@ async def test_a_job_from_creation_to_its_end_is_one_span(service, session, expo
     assert "secret" not in span.to_json()
 
 
-@pytest.mark.parametrize("fault", [Cut(60), None])
-async def test_a_failure_ends_the_span_with_its_class(service, session, exporter, fault):
-    """A cut stream, or one that was left."""
-    service.script.ask(events=EVENTS, fault=fault)
-    if fault is not None:
-        with pytest.raises(StreamInterruptedError):
-            await session.ask("x")
-        assert only(exporter).status.status_code is StatusCode.ERROR
-        assert only(exporter).attributes["error.type"] == "StreamInterruptedError"
-    else:
-        async with session.ask("x") as reply:
-            await anext(reply)
-        assert only(exporter).status.status_code is StatusCode.UNSET
-
-
-async def test_failures_of_jobs(service, session, exporter):
-    """Of unknown outcome, and failed at the service."""
+async def test_a_failure_ends_the_span_with_its_class(service, session, exporter):
+    """A cut stream, a job of unknown outcome, and one that failed at the service."""
+    service.script.ask(events=EVENTS, fault=Cut(60))
     service.script.create_job(fault=Close())
-    with pytest.raises(OutcomeUnknownError):
-        await session.create_job("x")
     service.script.job("failed")
-    with pytest.raises(JobFailedError):
-        await session.run_job("x")
-    kinds = [span.attributes["error.type"] for span in exporter.get_finished_spans()]
-    assert kinds == ["OutcomeUnknownError", "JobFailedError"]
+    kinds = [StreamInterruptedError, OutcomeUnknownError, JobFailedError]
+    for kind, verb in zip(kinds, (session.ask, session.create_job, session.run_job), strict=True):
+        with pytest.raises(kind):
+            await verb("x")
+    spans = exporter.get_finished_spans()
+    assert [span.attributes["error.type"] for span in spans] == [kind.__name__ for kind in kinds]
+    assert {span.status.status_code for span in spans} == {StatusCode.ERROR}
 
 
 async def read(stream):
@@ -316,17 +297,15 @@ async def test_a_reply_that_is_left_ends_its_span(service, session, exporter, wa
     assert [event.name for event in span.events][:2] == ["mintlify.attempt", "mintlify.first_event"]
 
 
-async def test_no_text_of_the_server_without_permission(service, provider, exporter):
+async def test_no_text_of_the_server_without_permission(service, session, recording, exporter):
     """An error's message may quote the service, which may quote the question."""
-    for capture in (False, True):
+    for asking in (session, recording):
         service.script.ask(events=[*EVENTS[:3], {"type": "error", "errorText": "Ada lives in Rome"}])
         service.script.create_job(status=401, body={"error": "Ada lives in Rome"})
-        observer = OpenTelemetryObserver(provider, capture_content=capture)
-        async with service.session(observer=observer) as session:
-            with pytest.raises(AssistantError):
-                await session.ask("x")
-            with pytest.raises(AuthenticationError):
-                await session.create_job("x")
+        with pytest.raises(AssistantError):
+            await asking.ask("x")
+        with pytest.raises(AuthenticationError):
+            await asking.create_job("x")
     *private, asked, created = exporter.get_finished_spans()
     assert not any("Ada" in span.to_json() for span in private)
     assert [span.attributes["error.type"] for span in private] == ["AssistantError", "AuthenticationError"]

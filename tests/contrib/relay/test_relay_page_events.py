@@ -20,31 +20,24 @@ from mintlify_async.contrib.relay.page_events import (
 from mintlify_async.contrib.relay.refusals import STEP_FAILED_TEXT
 from mintlify_async.events import ReasoningDelta, TextDelta
 
+CALL = ("providerExecuted", "dynamic")
 # Read from the published package: the fields of each type, the required ones first. Any other is fatal there.
-AI_5_0_0 = {
+AI_5_0_0: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "start": ((), ("messageId", "messageMetadata")),
-    "start-step": ((), ()),
-    "finish-step": ((), ()),
-    "text-start": (("id",), ("providerMetadata",)),
-    "text-delta": (("id", "delta"), ("providerMetadata",)),
-    "text-end": (("id",), ("providerMetadata",)),
-    "reasoning-start": (("id",), ("providerMetadata",)),
-    "reasoning-delta": (("id", "delta"), ("providerMetadata",)),
-    "reasoning-end": (("id",), ("providerMetadata",)),
-    "tool-input-start": (("toolCallId", "toolName"), ("providerExecuted", "dynamic")),
+    **dict.fromkeys(("start-step", "finish-step", "abort"), ((), ())),
+    **dict.fromkeys(("text-start", "reasoning-start"), (("id",), ("providerMetadata",))),
+    **dict.fromkeys(("text-delta", "reasoning-delta"), (("id", "delta"), ("providerMetadata",))),
+    **dict.fromkeys(("text-end", "reasoning-end"), (("id",), ("providerMetadata",))),
+    "tool-input-start": (("toolCallId", "toolName"), CALL),
     "tool-input-delta": (("toolCallId", "inputTextDelta"), ()),
-    "tool-input-available": (
-        ("toolCallId", "toolName", "input"),
-        ("providerExecuted", "providerMetadata", "dynamic"),
-    ),
-    "tool-output-available": (("toolCallId", "output"), ("providerExecuted", "dynamic")),
-    "tool-output-error": (("toolCallId", "errorText"), ("providerExecuted", "dynamic")),
+    "tool-input-available": (("toolCallId", "toolName", "input"), (*CALL, "providerMetadata")),
+    "tool-output-available": (("toolCallId", "output"), CALL),
+    "tool-output-error": (("toolCallId", "errorText"), CALL),
     "source-url": (("sourceId", "url"), ("title", "providerMetadata")),
     "source-document": (("sourceId", "mediaType", "title"), ("filename", "providerMetadata")),
     "file": (("url", "mediaType"), ("providerMetadata",)),
     "message-metadata": (("messageMetadata",), ()),
     "finish": ((), ("messageMetadata",)),
-    "abort": ((), ()),
     "error": (("errorText",), ()),
 }
 OBJECTS = {"messageMetadata"}  # of any type there, but the page's merge throws for what is no object
@@ -153,15 +146,9 @@ def test_unknown_types_become_transient_data(kind):
 
 def test_a_tool_input_error_is_told_in_older_words():
     """5.0.0 does not know the type, and would throw at the result that follows it."""
-    error = {"type": "tool-input-error", "toolCallId": "c", "toolName": "t", "input": 1, "errorText": "no"}
-    assert page(error) == [
-        {
-            "type": "tool-input-available",
-            "toolCallId": "c",
-            "toolName": "t",
-            "input": 1,
-            "providerExecuted": True,
-        },
+    call = {"toolCallId": "c", "toolName": "t"}
+    assert page({"type": "tool-input-error", **call, "input": 1, "errorText": "no"}) == [
+        {"type": "tool-input-available", **call, "input": 1, "providerExecuted": True},
         {"type": "tool-output-error", "toolCallId": "c", "errorText": STEP_FAILED_TEXT},
     ]
 
@@ -301,13 +288,7 @@ def test_short_thread_ids_leave_the_prose_alone():
 STORED = [
     {"type": "step-start"},
     {"type": "reasoning", "text": "mint_0123456789", "id": "0"},
-    {
-        "type": "tool-x",
-        "toolCallId": "c",
-        "state": "output-error",
-        "input": 1,
-        "errorText": "mint_0123456789",
-    },
+    {"type": "tool-x", "toolCallId": "c", "state": "output-error", "errorText": "mint_0123456789"},
     {"type": "dynamic-tool", "toolName": "x", "toolCallId": "d", "state": "input-available", "input": None},
     {"type": "source-url", "sourceId": "s", "url": "/a", "title": "thread-77"},
     {"type": "source-document", "sourceId": "s", "mediaType": "a/b", "title": "t"},

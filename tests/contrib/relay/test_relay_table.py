@@ -30,6 +30,7 @@ from mintlify_async.testing.loop_time import virtual_time
 from tests.support.relay_desk import ENDLESS, HEAD, TURN, Desk, assert_nothing_shown, desk, other_worker
 from tests.support.relay_kit import Page, events, thread_token, until, user_message
 
+CUT = {"type": "error", "errorText": CUT_TEXT}
 FAILED = {"type": "error", "errorText": FAILED_TEXT}
 SLOW = [*HEAD, 0.5, *TURN[3:]]
 THREAD = {"headers": {"X-Thread-Id": "thread_77", "X-Thread-Key": "thread_key_0123456789"}}
@@ -62,10 +63,24 @@ class Table:
         question = user_message(text, id)
         return {"id": "chat-1", "trigger": "submit-message", "messages": [question], **fields}
 
+    def token(self, content: bytes) -> dict[str, str]:
+        """Return what a page adds to its next question, for the thread of the answer in *content*."""
+        return {} if self.stored else {"threadId": thread_token(content)}
+
     async def ask(self, page: Page, *args: Any, **fields: Any) -> list[dict[str, Any]]:
         status, content, _ = await page.post(self.body(*args, **fields))
         assert status == 200, content
         return events(content)
+
+    async def ask_and_leave(self, silent: bool) -> None:
+        """Ask on a page that leaves after the first word, or before it, if the service is *silent*."""
+        asking = asyncio.create_task(self.page.request(self.body()).__aenter__())
+        await until(lambda: self.service.answering)
+        if not silent:
+            await read_until(await asking)
+            (await asking).close()
+        asking.cancel()
+        await asyncio.wait([asking])
 
     async def outcomes(self, *expected: str) -> None:
         await until(lambda: len(self.ended) >= len(expected))
@@ -125,8 +140,7 @@ async def test_a_chat_goes_on(setup, redis):
         status, content, headers = await here.page.post(here.body())
         assert (status, headers["content-type"]) == (200, "text/event-stream")
         assert [event["type"] for event in events(content)] == [event["type"] for event in TURN]
-        token = {} if here.stored else {"threadId": thread_token(content)}
-        await here.ask(here.far, "two", "u2", **token)
+        await here.ask(here.far, "two", "u2", **here.token(content))
         assert here.desk.asked["threadId"] == "thread_77"
         assert here.desk.asked["threadKey"] == "thread_key_0123456789"
         sent = [message["id"] for message in here.desk.asked["messages"]]
@@ -153,8 +167,7 @@ async def test_a_thread_that_the_service_has_lost(setup, redis):
         lost = [secret for thread in here.service.threads.values() for secret in (thread.id, thread.key)]
         here.service.threads.clear()
         for id in ("u2", "u3"):
-            token = {} if here.stored else {"threadId": thread_token(content)}
-            _, content, _ = await here.far.post(here.body("again", id, **token))
+            _, content, _ = await here.far.post(here.body("again", id, **here.token(content)))
         _, first, second, third = (request.json for request in here.service.requests)
         assert [first.pop("threadId"), first.pop("threadKey")] == lost
         assert first == second
@@ -169,12 +182,7 @@ async def test_without_streams_an_answer_ends_with_its_reader(setup, redis, sile
     """The service is let go, before the first word, too; the part of a stored answer is kept."""
     async with table(setup, redis) as here:
         here.service.script.ask(**({"fault": faults.NoAnswer()} if silent else {"events": ENDLESS}))
-        asking = asyncio.create_task(here.page.request(here.body()).__aenter__())
-        await until(lambda: here.service.answering)
-        if not silent:
-            await read_until(await asking)
-            (await asking).close()
-        asking.cancel()
+        await here.ask_and_leave(silent)
         await here.desk.all_closed()
         assert here.service.requests[0].client_left
         await here.outcomes(*([] if silent else ["left"]))
@@ -189,13 +197,7 @@ async def test_a_page_that_comes_back_gets_the_whole_answer(setup, redis, silent
     """On any worker, from the first event and once; also when it ended meanwhile, if it says what it has."""
     async with table(setup, redis) as here:
         here.service.script.ask(events=[0.5, *TURN] if silent else SLOW)
-        asking = asyncio.create_task(here.page.request(here.body()).__aenter__())
-        await until(lambda: here.service.answering)
-        if not silent:
-            await read_until(await asking)
-            (await asking).close()
-        asking.cancel()
-        await asyncio.wait([asking])
+        await here.ask_and_leave(silent)
         for page in (here.far, here.page):
             status, content = await page.resume(params={"after": "u1"})
             assert (status, [event["type"] for event in events(content)]) == (
@@ -205,23 +207,6 @@ async def test_a_page_that_comes_back_gets_the_whole_answer(setup, redis, silent
             assert (await page.resume(params={"after": "m1"}))[0] == 204
         assert (await here.far.resume())[0] == 204
         assert len(here.service.requests) == 1
-        await here.outcomes("finished")
-
-
-@streams
-async def test_two_readers_see_the_same(setup, redis):
-    """A second tab gets all of it; when the first one leaves, the answer goes on."""
-    async with table(setup, redis) as here:
-        here.service.script.ask(events=SLOW)
-        async with here.far.request(here.body()) as first:
-            await read_until(first)
-            # "after": on a slow machine, the answer may have ended before the third one asks.
-            places = {"params": {"after": "u1"}}
-            async with here.page.stream(**places) as second, here.far.stream(**places) as third:
-                head = await read_until(second)
-                first.close()
-                bodies = [head + await second.read(), await third.read()]
-        assert [events(body)[-1]["type"] for body in bodies] == ["finish"] * 2
         await here.outcomes("finished")
 
 
@@ -242,8 +227,7 @@ async def test_stop(setup, redis):
         assert (here.ended[0].message.text, here.ended[0].error) == ("Hello ", None)
         assert (await here.far.resume())[0] == 204
         here.service.script.ask(events=[{"type": "start"}, *TURN[1:]])
-        token = {} if here.stored else {"threadId": thread_token(bodies[0])}
-        await here.ask(here.far, "two", "u2", **token)
+        await here.ask(here.far, "two", "u2", **here.token(bodies[0]))
         assert here.desk.asked["threadId"] == "thread_77"
 
 
@@ -324,11 +308,8 @@ async def test_a_refusal_keeps_its_status(setup, redis):
 @pytest.mark.parametrize(
     ("last", "shown"),
     [
-        ([], {"type": "error", "errorText": CUT_TEXT}),
-        (
-            [{"type": "error", "errorText": "key mint_dsc_0123456789"}],
-            {"type": "error", "errorText": FAILED_TEXT},
-        ),
+        ([], CUT),
+        ([{"type": "error", "errorText": "key mint_dsc_0123456789"}], FAILED),
         ([{"type": "abort"}], {"type": "abort"}),
     ],
     ids=["cut", "error", "abort"],
@@ -419,18 +400,6 @@ async def test_the_shutdown_cuts_what_still_runs(setup, redis, silent):
         assert silent or events(body)[-1]["type"] == "error"
         assert here.desk.relay.streaming == 0
         await here.outcomes(*([] if silent else ["interrupted"]))
-
-
-@setups
-async def test_the_shutdown_waits_for_what_ends_in_time(setup, redis):
-    """The answer is whole, for a reader on another worker, too."""
-    async with table(setup, redis) as here:
-        here.service.script.ask(events=SLOW)
-        asking = asyncio.create_task(here.page.post(here.body()))
-        await until(lambda: here.service.answering)
-        await here.desk.relay.drain(20)
-        assert events((await asking)[1])[-1]["type"] == "finish"
-        await here.outcomes("finished")
 
 
 @pytest.mark.parametrize("setup", ["nowhere", "nowhere+store", "memory", "memory+store"])
