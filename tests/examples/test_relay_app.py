@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 pytest.importorskip("fastapi")
 
@@ -18,7 +20,7 @@ from relay_app.app import create_app
 
 from mintlify_async.testing import LocalService
 from tests.support.relay_desk import HEAD, TURN
-from tests.support.relay_kit import SECRET, Page, events, serving, until
+from tests.support.relay_kit import SECRET, Page, events, pseudonym, serving, until
 
 
 @pytest.fixture
@@ -77,6 +79,26 @@ async def test_a_verdict_is_taken(page_folder):
         assert await status(-1) == 401
         await (await http.get(address)).read()
         assert [await status(-1), await status(2)] == [204, 422]
+
+
+async def test_a_browser_with_a_forged_cookie_gets_its_own(page_folder):
+    """The cookie is signed: an id that the app did not give is not taken, and is replaced."""
+    async with LocalService() as service, running(service, page_folder) as address, browser() as http:
+        page = Page(http, address)
+
+        async def given() -> Any:
+            async with http.get(address) as response:
+                return response.cookies["browser"]
+
+        cookie = await given()
+        assert (cookie["httponly"], cookie["samesite"]) == (True, "lax")
+        name, _, mark = cookie.value.partition(".")
+        for forged in ("ada", f"ada.{mark}", f"{name}.", "\u00e9", ""):
+            http.cookie_jar.update_cookies({"browser": forged}, URL(address))
+            assert (await page.post())[0] == 401
+        assert (await given()).value not in ("", cookie.value)
+        assert (await page.post())[0] == 200
+        assert service.requests[-1].json["fp"] not in (pseudonym("ada"), pseudonym(name))
 
 
 @pytest.mark.parametrize(("missing", "words"), [("secret", "RELAY_SECRET is missing"), ("page", "run build")])

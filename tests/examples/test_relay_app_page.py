@@ -11,11 +11,10 @@ pytest.importorskip("fastapi")
 
 from relay_app import app
 
-from mintlify_async.contrib.relay import MemoryStreamStore
 from tests.support.relay_browser import RELEASES, SOURCE
 from tests.support.relay_desk import HEAD
 from tests.support.relay_kit import pseudonym, until
-from tests.support.relay_shop import GRACE, SITE, shop
+from tests.support.relay_shop import SITE, shop
 
 pytestmark = pytest.mark.real
 SEARCHING = "Searching the documentation…"
@@ -178,7 +177,7 @@ async def test_a_reload_keeps_the_chat():
 
 @pytest.mark.parametrize("release", RELEASES)
 async def test_a_reload_in_the_middle_of_an_answer(release):
-    """The answer goes on, or is complete if it has ended. It is asked for once, and can be stopped."""
+    """The answer goes on, or is complete if it has ended. It is asked for once."""
     rest = [
         {"type": "text-delta", "id": "0", "delta": "again"},
         {"type": "text-end", "id": "0"},
@@ -199,23 +198,13 @@ async def test_a_reload_in_the_middle_of_an_answer(release):
         await here.status("ready")
         assert await here.page.get_by_text("This answer is not complete.").count() == 0
         assert (await here.questions(), await here.answers()) == (["Reload me"], ["Hello again"])
-
-        await here.page.unroute("**/stream?*")
-        here.service.script.ask(events=[*HEAD, 600.0])
-        await here.ask("And now?")
-        await here.page.get_by_text("Hello", exact=True).wait_for()
-        await here.page.reload()
-        await here.page.get_by_text("Hello", exact=True).wait_for()
-        await here.click("Stop")
-        await here.shows("This answer is not complete.")
-        await until(lambda: not here.service.answering)
-        assert [request.client_left for request in here.service.requests] == [False, True]
+        assert [request.client_left for request in here.service.requests] == [False]
 
 
-@pytest.mark.parametrize("end", ["stop while searching", "stop", "leave", "new chat"])
+@pytest.mark.parametrize("end", ["stop while searching", "stop", "new chat"])
 async def test_an_answer_that_is_left(end):
     """It ends at the service, once; the part that arrived stays, and Retry asks again."""
-    async with shop(streams=MemoryStreamStore(grace=1 if end == "leave" else GRACE)) as here:
+    async with shop() as here:
         searching = end == "stop while searching"
         here.service.script.ask(events=[*HEAD[: 1 if searching else None], 600.0])
         await here.ask("Leave me")
@@ -223,13 +212,10 @@ async def test_an_answer_that_is_left(end):
         if not searching:
             await here.page.get_by_text("Hello").wait_for()
         url = here.page.url
-        if end == "leave":
-            await here.page.goto("about:blank")  # the answer ends after the grace
-        else:
-            await here.click("New chat" if end == "new chat" else "Stop")
+        await here.click("New chat" if end == "new chat" else "Stop")
         await until(lambda: not here.service.answering)
         assert [request.client_left for request in here.service.requests] == [True]
-        if end in ("leave", "new chat"):
+        if end == "new chat":
             await here.page.goto(url)
         await here.shows("This answer is not complete.")
         if not searching:
@@ -349,24 +335,6 @@ async def test_screen_readers_hear_each_answer_once():
         assert await here.page.get_by_role("log").get_attribute("aria-live") == "off"
 
 
-async def test_a_browser_with_a_forged_cookie_gets_its_own():
-    """The cookie is signed: an id that the app did not give is not taken, and is replaced."""
-    async with shop() as here:
-        (cookie,) = await here.page.context.cookies()
-        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Lax")
-        browser = cookie["value"].partition(".")[0]
-        for forged in ("ada", f"ada.{cookie['value'].partition('.')[2]}", f"{browser}.", "é", ""):
-            await here.page.context.add_cookies([{**cookie, "value": forged}])
-            await here.ask("Who am I?")
-            assert await here.alert() == "Please sign in first."
-        await here.page.reload()
-        here.service.script.ask(text="You")
-        await here.ask("Who am I?")
-        await here.shows("You")
-        assert here.service.requests[-1].json["fp"] not in (pseudonym("ada"), pseudonym(browser))
-        assert len(here.service.requests) == 1
-
-
 async def test_edit_and_answer_again():
     """An edited question takes the place of what followed it, and a new answer that of the old one."""
     async with shop() as here:
@@ -381,27 +349,15 @@ async def test_edit_and_answer_again():
         await here.status("ready")
         await here.page.reload()
         await here.shows("Better")
-        both = (["Question 1", "Question 2"], ["Answer 1", "Better"])
-        assert (await here.questions(), await here.answers()) == both
+        assert await here.questions() == ["Question 1", "Question 2"]
+        assert await here.answers() == ["Answer 1", "Better"]
 
         await here.page.get_by_label("Your question").fill("A draft")
         await here.page.get_by_role("button", name="Edit").last.click()
         await here.shows("This question and its answer will be replaced.")
         await here.drafts("Question 2")
-        await here.page.get_by_role("button", name="Edit").first.click()
-        await here.shows("This question and the 3 messages after it will be replaced.")
         await here.click("Cancel")
         await here.drafts("A draft")
-        await here.page.get_by_label("Your question").fill("")
-
-        here.service.script.ask(status=400)
-        await here.page.get_by_role("button", name="Edit").first.click()
-        await here.drafts("Question 1")
-        await here.ask("Question one")
-        assert await here.alert() == "The assistant does not accept this question."
-        await here.page.reload()
-        await here.shows("Better")
-        assert (await here.questions(), await here.answers()) == both  # a refusal has lost nothing
 
         here.service.script.ask(text="Other")
         await here.page.get_by_role("button", name="Edit").first.click()

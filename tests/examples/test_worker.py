@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
 import sys
 from pathlib import Path
@@ -37,24 +36,20 @@ async def start(service, tasks):
     )  # fmt: skip
 
 
-async def end(process, number):
-    """Send the signal; return what the worker printed. It ends by itself, with status 0."""
-    process.send_signal(number)
+async def end(process, number=None):
+    """Wait for the worker, after the signal *number* if there is one. Return what it printed."""
+    if number is not None:
+        process.send_signal(number)
     out, err = await process.communicate()
     assert process.returncode == 0
     assert "Traceback" not in err.decode()
-    return lines_in(out)
-
-
-def lines_in(out):
-    return out.decode().splitlines()
+    return sorted(out.decode().splitlines())
 
 
 def jobs_in(said):
-    """Return the ids of the jobs whose references were printed."""
-    return [
-        JobRef.parse(line.rpartition(" ")[2]).id for line in said if "keeps running at the service: " in line
-    ]
+    """Return the ids of the jobs whose references were printed, by task."""
+    lines = [line.split(": keeps running at the service: ") for line in said]
+    return {name: JobRef.parse(reference).id for name, reference in lines}
 
 
 async def test_it_ends_with_the_references_and_goes_on(tasks):
@@ -62,31 +57,31 @@ async def test_it_ends_with_the_references_and_goes_on(tasks):
     async with LocalService(life=JobLife(seconds=1000)) as service:
         process = await start(service, tasks)
         await service.until(lambda service: service.requests.count("get_job") >= 2)
-        said = await end(process, signal.SIGTERM)
-        names = sorted(line.partition(":")[0] for line in said)
-        assert names == ["login", "typos"]
-        assert sorted(jobs_in(said)) == ["job_1", "job_2"]
+        jobs = jobs_in(await end(process, signal.SIGTERM))
+        assert (list(jobs), sorted(jobs.values())) == (["login", "typos"], ["job_1", "job_2"])
         process = await start(service, tasks)
         await service.until(lambda service: service.requests.count("get_job") >= 4)
-        assert sorted(jobs_in(await end(process, signal.SIGINT))) == ["job_1", "job_2"]
+        assert jobs_in(await end(process, signal.SIGINT)) == jobs
         service.script.get_job(fields={"status": "completed"}, times=None)
-        out, _ = await (await start(service, tasks)).communicate()
-        assert sorted(re.findall(r"^(\w+): completed", out.decode(), re.MULTILINE)) == names
-        assert service.requests.count("create_job") == 2
-        prompts = {request.json["prompt"] for request in service.requests.of("create_job")}
-        assert prompts == {"Fix the typos", "Explain SSO: what it is, and how to log in"}
+        said = await end(await start(service, tasks))
+        assert [line.partition(" ")[0] for line in said] == ["login:", "typos:"]
+        assert all(": completed " in line for line in said)
+        prompts = sorted(request.json["prompt"] for request in service.requests.of("create_job"))
+        assert prompts == ["Explain SSO: what it is, and how to log in", "Fix the typos"]
 
 
 async def test_what_cannot_be_done_is_told_and_stops_nothing_else(tasks):
-    """A failed job, and a creation whose outcome is not known."""
+    """A creation whose outcome is not known, and the second of two lines with one name."""
+    tasks.write_text(f"{TASKS}typos: Fix the links\n")
     async with LocalService(life=JobLife(looks=["completed"])) as service:
         service.script.create_job(status=500)
-        out, _ = await (await start(service, tasks)).communicate()
-    said = sorted(lines_in(out))
-    assert [re.split(r"[ :]+", line)[1] for line in said] in (
-        ["OutcomeUnknownError", "completed"],
-        ["completed", "OutcomeUnknownError"],
-    )
+        said = await end(await start(service, tasks))
+        assert "Fix the links" not in [
+            request.json["prompt"] for request in service.requests.of("create_job")
+        ]
+    assert len(said) == 3
+    for told in ("OutcomeUnknownError", "completed", "dropped: Fix the links"):
+        assert sum(told in line for line in said) == 1
 
 
 async def test_used_up_credits_end_the_queue(tasks):
@@ -95,17 +90,7 @@ async def test_used_up_credits_end_the_queue(tasks):
     async with LocalService(life=JobLife(looks=["completed"])) as service:
         service.script.create_job()
         service.script.create_job(status=402, times=None, delay=0.2)
-        out, _ = await (await start(service, tasks)).communicate()
+        said = await end(await start(service, tasks))
         assert service.requests.count("create_job") <= worker.AT_ONCE + 1  # the first makes room for one
-    said = lines_in(out)
     assert sum("completed" in line for line in said) == 1
     assert any("PaymentRequiredError: create_job: 402" in line for line in said)
-
-
-async def test_two_lines_with_one_name(tasks):
-    """The worker says which of the two it drops."""
-    tasks.write_text("typos: Fix the typos\ntypos: Fix the links\n")
-    async with LocalService(life=JobLife(looks=["completed"])) as service:
-        out, _ = await (await start(service, tasks)).communicate()
-        assert [request.json["prompt"] for request in service.requests.of("create_job")] == ["Fix the typos"]
-    assert "dropped: Fix the links" in lines_in(out)[0]

@@ -1,4 +1,4 @@
-"""The stores that the relay's tests run with: memory, SQLite and a real Redis."""
+"""The relay's desk, and the stores that its tests run with: memory, SQLite and a real Redis."""
 
 from __future__ import annotations
 
@@ -19,3 +19,12 @@ async def store(request, tmp_path, monkeypatch):
         redis = pytest.importorskip("mintlify_async.contrib.redis")
         async with request.getfixturevalue("redis_server").client() as client:
             yield redis.RedisStore(client)
+
+
+@pytest.fixture
+async def here():
+    """A service, an app with the relay as it is by default, and a page of it."""
+    from tests.support.relay_desk import desk  # it is skipped without FastAPI
+
+    async with desk() as made:
+        yield made

@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("fastapi")
 
 from mintlify_async.contrib.relay import page_question
-from tests.support.relay_desk import desk
 from tests.support.relay_kit import user_message
 
 FULL = 4 * 1024 * 1024
@@ -34,16 +33,15 @@ def repeated(piece: str) -> bytes:
     ("place", "piece"),
     [*(("messages", piece) for piece in SMALL), *(("a", piece) for piece in ("[]", '"%d":1', *ESCAPES))],
 )
-async def test_four_mebibytes_of_small_values_are_never_parsed(place, piece, monkeypatch):
+async def test_four_mebibytes_of_small_values_are_never_parsed(here, place, piece, monkeypatch):
     """Values and escapes are counted while the body arrives: no parser sees any of it."""
     parsed: list[int] = []
     around = b'{"messages":[%b,%b]}' if place == "messages" else b'{"messages":[%b],"a":%b}'
     body = around % (QUESTION, repeated(piece))
     assert FULL // 2 < len(body) < FULL
-    async with desk() as here:
-        with monkeypatch.context() as patched:
-            patched.setattr(page_question.json, "loads", lambda text, **more: parsed.append(len(text)))
-            assert (await here.page.post(body))[0] == 413
+    with monkeypatch.context() as patched:
+        patched.setattr(page_question.json, "loads", lambda text, **more: parsed.append(len(text)))
+        assert (await here.page.post(body))[0] == 413
     assert parsed == []
 
 
@@ -125,14 +123,13 @@ TOO_LARGE: list[Any] = [
     [*((400, body) for body in MALFORMED), *((413, body) for body in TOO_LARGE)],
     ids=lambda value: str(value)[:80],
 )
-async def test_what_no_page_sends_is_refused(status, body, caplog):
+async def test_what_no_page_sends_is_refused(here, status, body, caplog):
     """A malformed or oversized body gets a 4xx with a short text and a line in the log; nothing is asked."""
-    async with desk() as here:
-        got, text, headers = await here.page.post(body)
-        assert got == status, text
-        assert headers["content-type"].startswith("text/plain")
-        assert 0 < len(text) < 100
-        assert here.service.requests == []
+    got, text, headers = await here.page.post(body)
+    assert got == status, text
+    assert headers["content-type"].startswith("text/plain")
+    assert 0 < len(text) < 100
+    assert here.service.requests == []
     told = [record.levelname for record in caplog.records if f"refused with {status}" in record.message]
     assert told == ["WARNING"]
 
@@ -161,32 +158,29 @@ def searched(turn: int, results: int, size: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("results", "size"), [(10, 9_000), (100, 800), (200, 350)])
-async def test_an_ordinary_history_passes(results, size):
+async def test_an_ordinary_history_passes(here, results, size):
     """Twelve turns with 100 KB of search results each, in few large results or in many small ones."""
     history = [message for turn in range(12) for message in searched(turn, results, size)]
     history.append(user_message("And by SSO?", "last"))
     body = json.dumps({"id": "chat-1", "messages": history, "trigger": "submit-message"}).encode()
     assert len(body) > 1.1e6
-    async with desk() as here:
-        status, text, _ = await here.page.post(body)
-        assert (status, text[:200] if status != 200 else b"") == (200, b"")
-        assert len(here.asked["messages"]) == 25
+    status, text, _ = await here.page.post(body)
+    assert (status, text[:200] if status != 200 else b"") == (200, b"")
+    assert len(here.asked["messages"]) == 25
 
 
-async def test_web_addresses_and_paths_pass():
+async def test_web_addresses_and_paths_pass(here):
     """What the service names as sources, whole or as a path of the site."""
     urls = ["/a#b", "https://docs.example/a?b=c:d", "HTTP://a/b", "//a/b", "a/b", "?a:b", "#a:b", "", "/é"]
-    async with desk() as here:
-        parts = [part("source-url", url=url) for url in urls]
-        await here.page.ask({"id": "m", "role": "assistant", "parts": parts}, user_message("q", "last"))
-        assert [sent["url"] for sent in here.asked["messages"][0]["parts"]] == urls
+    parts = [part("source-url", url=url) for url in urls]
+    await here.page.ask({"id": "m", "role": "assistant", "parts": parts}, user_message("q", "last"))
+    assert [sent["url"] for sent in here.asked["messages"][0]["parts"]] == urls
 
 
-async def test_a_file_alone_is_a_question():
+async def test_a_file_alone_is_a_question(here):
     """As useChat sends a picture without a word."""
-    async with desk() as here:
-        await here.page.ask(user_message("", parts=[part("file")]))
-        assert here.asked["messages"][0]["parts"] == [part("file")]
+    await here.page.ask(user_message("", parts=[part("file")]))
+    assert here.asked["messages"][0]["parts"] == [part("file")]
 
 
 def test_no_pattern_reads_an_address_twice():

@@ -67,28 +67,26 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_what_passes_of_the_history(shape):
+async def test_what_passes_of_the_history(here, shape):
     """The transport's messages are passed on without tools, data and metadata."""
     sent, passed = SHAPES[shape]
-    async with desk() as here:
-        here.service.script.ask(events=TURN)
-        await here.page.ask(*sent, trigger="regenerate-message", messageId="a1")
-        assert here.asked["messages"] == passed
+    here.service.script.ask(events=TURN)
+    await here.page.ask(*sent, trigger="regenerate-message", messageId="a1")
+    assert here.asked["messages"] == passed
 
 
 CAPTURED = ORACLE / "http"
 
 
 @pytest.mark.parametrize("version", ["v5", "v6", "v7"])
-async def test_what_the_published_transports_post(version):
+async def test_what_the_published_transports_post(here, version):
     """Each request captured from the published transports is answered; resuming finds nothing."""
     captured = json.loads((CAPTURED / f"{version}.json").read_text(encoding="utf-8"))["requests"]
-    async with desk() as here:
-        for shape, requests in captured.items():
-            for request in requests:
-                expected = 204 if request["method"] == "GET" else 200
-                assert await replayed(here.page, request) == expected, shape
-        assert len(here.service.requests) >= 10
+    for shape, requests in captured.items():
+        for request in requests:
+            expected = 204 if request["method"] == "GET" else 200
+            assert await replayed(here.page, request) == expected, shape
+    assert len(here.service.requests) >= 10
 
 
 async def replayed(page: Page, request: dict[str, Any]) -> int:
@@ -102,12 +100,11 @@ async def replayed(page: Page, request: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-www-form-urlencoded", "x/json"])
-async def test_only_json_is_taken(content_type):
+async def test_only_json_is_taken(here, content_type):
     """Other content types get 415, so that browsers ask before a foreign page may post."""
-    async with desk() as here:
-        status, _, _ = await here.page.post(headers={"content-type": content_type})
-        assert status == 415
-        assert here.service.requests == []
+    status, _, _ = await here.page.post(headers={"content-type": content_type})
+    assert status == 415
+    assert here.service.requests == []
 
 
 def arriving(here: Desk, body: AsyncIterator[bytes]) -> Any:
@@ -116,39 +113,37 @@ def arriving(here: Desk, body: AsyncIterator[bytes]) -> Any:
     return here.page.http.post(f"{here.page.address}/api/chat", data=body, headers=headers)
 
 
-async def test_a_large_body_is_refused_early():
+async def test_a_large_body_is_refused_early(here):
     """A body over the limit is refused after part of it was read, and none of it is kept."""
 
     async def flood() -> AsyncIterator[bytes]:
         for _ in range(800):
             yield b" " * 65_536
 
-    async with desk() as here:
-        tracemalloc.start()
-        try:
-            async with arriving(here, flood()) as response:
-                assert response.status == 413
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert peak < 20 * 2**20
-        assert here.service.requests == []
+    tracemalloc.start()
+    try:
+        async with arriving(here, flood()) as response:
+            assert response.status == 413
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * 2**20
+    assert here.service.requests == []
 
 
-async def test_a_slow_body_is_refused():
+async def test_a_slow_body_is_refused(here):
     """A body that takes longer than half a minute gets 408."""
 
     async def drip() -> AsyncIterator[bytes]:
         yield b"{"
         await asyncio.Event().wait()
 
-    async with desk() as here:
-        with virtual_time():
-            async with arriving(here, drip()) as response:
-                assert response.status == 408
+    with virtual_time():
+        async with arriving(here, drip()) as response:
+            assert response.status == 408
 
 
-async def test_all_that_arrives_is_bounded(monkeypatch):
+async def test_all_that_arrives_is_bounded(here, monkeypatch):
     """Slow bodies do not fill the memory: one that is too much in sum gets 503."""
     monkeypatch.setattr(page_question, "ARRIVING_BYTES", 100_000)
     hold, refusing = asyncio.Event(), asyncio.Event()
@@ -163,14 +158,13 @@ async def test_all_that_arrives_is_bounded(monkeypatch):
         await hold.wait()
         yield json.dumps({"messages": [user_message("q")]}).encode()
 
-    async with desk() as here:
-        asking = [asyncio.ensure_future(arriving(here, slow())) for _ in "ab"]
-        await refusing.wait()
-        hold.set()
-        responses = [await one for one in asking]
-        assert sorted(response.status for response in responses) == [200, 503]
-        for response in responses:
-            response.close()
+    asking = [asyncio.ensure_future(arriving(here, slow())) for _ in "ab"]
+    await refusing.wait()
+    hold.set()
+    responses = [await one for one in asking]
+    assert sorted(response.status for response in responses) == [200, 503]
+    for response in responses:
+        response.close()
 
 
 async def test_limits_are_the_apps():
@@ -181,12 +175,11 @@ async def test_limits_are_the_apps():
 
 
 @pytest.mark.parametrize("text", ["a\ud83d", "a\0", "a\u2028", "a\r\nb"])
-async def test_odd_texts_do_not_end_a_chat(text):
+async def test_odd_texts_do_not_end_a_chat(here, text):
     """An answer may have held half a character; no request may, so a question mark is sent in its place."""
-    async with desk() as here:
-        await here.page.ask(user_message(text))
-        sent = text.replace("\ud83d", "?")
-        assert here.asked["messages"][0]["parts"] == [{"type": "text", "text": sent}]
+    await here.page.ask(user_message(text))
+    sent = text.replace("\ud83d", "?")
+    assert here.asked["messages"][0]["parts"] == [{"type": "text", "text": sent}]
 
 
 # --- Who may choose what ------------------------------------------------------------------------------

@@ -91,26 +91,22 @@ async def test_no_answer(why, expected, monkeypatch, caplog):
         ({"body": b"data: {bad\n\n"}, "The assistant could not finish this answer. Please try again."),
     ],
 )
-async def test_an_answer_that_breaks_off_says_so(script, told):
+async def test_an_answer_that_breaks_off_says_so(here, script, told):
     """An answer that breaks off ends with an error event and ``[DONE]``; what had arrived stays."""
-    async with desk() as here:
-        here.service.script.ask(**script)
-        shown = events(await here.page.ask(user_message("q")))
-        assert shown[-1] == {"type": "error", "errorText": told}
-        assert [event["type"] for event in shown].count("error") == 1
+    here.service.script.ask(**script)
+    shown = events(await here.page.ask(user_message("q")))
+    assert shown[-1] == {"type": "error", "errorText": told}
+    assert [event["type"] for event in shown].count("error") == 1
 
 
-async def test_a_session_that_closes_breaks_answers_off():
+async def test_a_session_that_closes_breaks_answers_off(here):
     """Closing the session ends a running answer with an error event."""
-    async with desk() as here:
-        here.service.script.ask(events=[*HEAD, 60.0])
-        async with here.page.request() as response:
-            seen = b""
-            while b"Hello" not in seen:
-                seen += await response.content.readany()
-            await here.session.close()
-            seen += await response.read()
-        assert events(seen)[-1]["type"] == "error"
+    here.service.script.ask(events=[*HEAD, 60.0])
+    async with here.page.request() as response:
+        seen = await response.content.readuntil(b"Hello ")
+        await here.session.close()
+        seen += await response.read()
+    assert events(seen)[-1]["type"] == "error"
 
 
 async def test_what_an_apps_own_key_function_raises_is_the_apps():

@@ -50,14 +50,13 @@ async def test_the_servers_own_handler_gets_the_signal(callable_handler):
 
 
 @pytest.mark.parametrize("seconds", [-1, None, float("nan"), float("inf")])
-async def test_a_bad_time_is_refused_when_the_app_starts(seconds):
+async def test_a_bad_time_is_refused_when_the_app_starts(here, seconds):
     """At the signal it would be too late."""
-    async with desk() as here:
-        with pytest.raises(ConfigurationError, match="seconds"):
-            await here.relay.drain_on_signal(seconds).__aenter__()
-        with pytest.raises(ConfigurationError, match="seconds"):
-            await here.relay.drain(seconds)
-        assert (await here.page.post())[0] == 200
+    with pytest.raises(ConfigurationError, match="seconds"):
+        await here.relay.drain_on_signal(seconds).__aenter__()
+    with pytest.raises(ConfigurationError, match="seconds"):
+        await here.relay.drain(seconds)
+    assert (await here.page.post())[0] == 200
 
 
 SERVERS = {

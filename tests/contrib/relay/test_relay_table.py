@@ -88,27 +88,26 @@ class Table:
 
 
 @asynccontextmanager
-async def table(setup: str, redis: Any, *, keep: float = 60.0, **settings: Any) -> AsyncIterator[Table]:
+async def table(setup: str, redis: Any, *, grace: float = 60.0, **settings: Any) -> AsyncIterator[Table]:
     where, _, kept = setup.partition("+")
     ended: list[RelayedAnswer] = []
     memory = MemoryStore()
 
-    def stores() -> dict[str, Any]:
-        grace = settings.get("grace", 60.0)
-        running: Any = {
+    def worker() -> dict[str, Any]:
+        """Return the settings of a worker, with its own streams and store."""
+        running = {
             "nowhere": lambda: None,
-            "memory": lambda: MemoryStreamStore(grace=grace, keep=keep),
-            "redis": lambda: RedisStreamStore(redis, timeout=20, grace=grace, keep=keep),
-        }[where]()
-        chats: Any = RedisStore(redis) if where == "redis" else memory
-        return {"streams": running, "store": chats if kept else None}
+            "memory": lambda: MemoryStreamStore(grace=grace),
+            "redis": lambda: RedisStreamStore(redis, timeout=20, grace=grace),
+        }[where]
+        chats = RedisStore(redis) if where == "redis" else memory
+        return {"streams": running(), "store": chats if kept else None, "on_end": ended.append, **settings}
 
-    more = {"on_end": ended.append, **{name: value for name, value in settings.items() if name != "grace"}}
     async with AsyncExitStack() as stack:
-        here = await stack.enter_async_context(desk(**stores(), **more))
+        here = await stack.enter_async_context(desk(**worker()))
         far = here.page
         if where == "redis":
-            far = await stack.enter_async_context(other_worker(here, **stores(), **more))
+            far = await stack.enter_async_context(other_worker(here, **worker()))
         yield Table(here, far, bool(kept), ended)
         await until(lambda: not here.service.answering and not here.relay.streaming)
         assert_nothing_shown(here.service, far.seen)
@@ -123,6 +122,12 @@ def redis(request: pytest.FixtureRequest, setup: str, monkeypatch: pytest.Monkey
     return request.getfixturevalue("redis_client")
 
 
+@pytest.fixture
+async def here(setup: str, redis: Any) -> AsyncIterator[Table]:
+    async with table(setup, redis) as made:
+        yield made
+
+
 async def read_until(response: Any, mark: bytes = b"Hello ") -> bytes:
     content = b""
     while mark not in content:
@@ -133,117 +138,111 @@ async def read_until(response: Any, mark: bytes = b"Hello ") -> bytes:
 
 
 @setups
-async def test_a_chat_goes_on(setup, redis):
+async def test_a_chat_goes_on(here):
     """The second question is in the thread of the first, on another worker, too; the hook gets both."""
-    async with table(setup, redis) as here:
-        here.service.script.ask(events=TURN, times=None, **THREAD)
-        status, content, headers = await here.page.post(here.body())
-        assert (status, headers["content-type"]) == (200, "text/event-stream")
-        assert [event["type"] for event in events(content)] == [event["type"] for event in TURN]
-        await here.ask(here.far, "two", "u2", **here.token(content))
-        assert here.desk.asked["threadId"] == "thread_77"
-        assert here.desk.asked["threadKey"] == "thread_key_0123456789"
-        sent = [message["id"] for message in here.desk.asked["messages"]]
-        assert sent == (["u1", "m1", "u2"] if here.stored else ["u2"])
-        await here.outcomes("finished", "finished")
-        answer = here.ended[0]
-        assert (answer.user, answer.chat_id, answer.message.text) == ("ada", "chat-1", "Hello there")
-        assert (answer.thread.id, answer.thread.key) == ("thread_77", "thread_key_0123456789")
-        assert [dict(message) for message in here.ended[1].question] == here.desk.asked["messages"]
-        assert [message["id"] for message in answer.question] == ["u1"]
-        if here.stored:
-            _, messages = await here.page.history()
-            assert [message["role"] for message in messages] == ["user", "assistant"] * 2
-            assert len({message["id"] for message in messages}) == 4
-        else:
-            assert (await here.page.history())[0] == 404
+    here.service.script.ask(events=TURN, times=None, **THREAD)
+    status, content, headers = await here.page.post(here.body())
+    assert (status, headers["content-type"]) == (200, "text/event-stream")
+    assert [event["type"] for event in events(content)] == [event["type"] for event in TURN]
+    await here.ask(here.far, "two", "u2", **here.token(content))
+    assert here.desk.asked["threadId"] == "thread_77"
+    assert here.desk.asked["threadKey"] == "thread_key_0123456789"
+    sent = [message["id"] for message in here.desk.asked["messages"]]
+    assert sent == (["u1", "m1", "u2"] if here.stored else ["u2"])
+    await here.outcomes("finished", "finished")
+    answer = here.ended[0]
+    assert (answer.user, answer.chat_id, answer.message.text) == ("ada", "chat-1", "Hello there")
+    assert (answer.thread.id, answer.thread.key) == ("thread_77", "thread_key_0123456789")
+    assert [dict(message) for message in here.ended[1].question] == here.desk.asked["messages"]
+    assert [message["id"] for message in answer.question] == ["u1"]
+    if here.stored:
+        _, messages = await here.page.history()
+        assert [message["role"] for message in messages] == ["user", "assistant"] * 2
+        assert len({message["id"] for message in messages}) == 4
+    else:
+        assert (await here.page.history())[0] == 404
 
 
 @setups
-async def test_a_thread_that_the_service_has_lost(setup, redis):
+async def test_a_thread_that_the_service_has_lost(here):
     """One further POST, without the thread and with the history; the new thread is the chat's."""
-    async with table(setup, redis) as here:
-        _, content, _ = await here.page.post(here.body())
-        lost = [secret for thread in here.service.threads.values() for secret in (thread.id, thread.key)]
-        here.service.threads.clear()
-        for id in ("u2", "u3"):
-            _, content, _ = await here.far.post(here.body("again", id, **here.token(content)))
-        _, first, second, third = (request.json for request in here.service.requests)
-        assert [first.pop("threadId"), first.pop("threadKey")] == lost
-        assert first == second
-        assert len(second["messages"]) == (3 if here.stored else 1)
-        assert third["threadId"] == next(iter(here.service.threads))
-        assert [secret for secret in lost if secret.encode() in here.far.seen] == []
+    _, content, _ = await here.page.post(here.body())
+    lost = [secret for thread in here.service.threads.values() for secret in (thread.id, thread.key)]
+    here.service.threads.clear()
+    for id in ("u2", "u3"):
+        _, content, _ = await here.far.post(here.body("again", id, **here.token(content)))
+    _, first, second, third = (request.json for request in here.service.requests)
+    assert [first.pop("threadId"), first.pop("threadKey")] == lost
+    assert first == second
+    assert len(second["messages"]) == (3 if here.stored else 1)
+    assert third["threadId"] == next(iter(here.service.threads))
+    assert [secret for secret in lost if secret.encode() in here.far.seen] == []
 
 
 @pytest.mark.parametrize("setup", NO_STREAMS)
 @pytest.mark.parametrize("silent", [True, False])
-async def test_without_streams_an_answer_ends_with_its_reader(setup, redis, silent):
+async def test_without_streams_an_answer_ends_with_its_reader(here, silent):
     """The service is let go, before the first word, too; the part of a stored answer is kept."""
-    async with table(setup, redis) as here:
-        here.service.script.ask(**({"fault": faults.NoAnswer()} if silent else {"events": ENDLESS}))
-        await here.ask_and_leave(silent)
-        await here.desk.all_closed()
-        assert here.service.requests[0].client_left
-        await here.outcomes(*([] if silent else ["left"]))
-        if here.stored and not silent:
-            _, messages = await here.page.history()
-            assert messages[-1]["parts"] == [{"type": "text", "text": "Hello ", "state": "streaming"}]
+    here.service.script.ask(**({"fault": faults.NoAnswer()} if silent else {"events": ENDLESS}))
+    await here.ask_and_leave(silent)
+    await here.desk.all_closed()
+    assert here.service.requests[0].client_left
+    await here.outcomes(*([] if silent else ["left"]))
+    if here.stored and not silent:
+        _, messages = await here.page.history()
+        assert messages[-1]["parts"] == [{"type": "text", "text": "Hello ", "state": "streaming"}]
 
 
 @streams
 @pytest.mark.parametrize("silent", [True, False])
-async def test_a_page_that_comes_back_gets_the_whole_answer(setup, redis, silent):
+async def test_a_page_that_comes_back_gets_the_whole_answer(here, silent):
     """On any worker, from the first event and once; also when it ended meanwhile, if it says what it has."""
-    async with table(setup, redis) as here:
-        here.service.script.ask(events=[0.5, *TURN] if silent else SLOW)
-        await here.ask_and_leave(silent)
-        for page in (here.far, here.page):
-            status, content = await page.resume(params={"after": "u1"})
-            assert (status, [event["type"] for event in events(content)]) == (
-                200,
-                [event["type"] for event in TURN],
-            )
-            assert (await page.resume(params={"after": "m1"}))[0] == 204
-        assert (await here.far.resume())[0] == 204
-        assert len(here.service.requests) == 1
-        await here.outcomes("finished")
+    here.service.script.ask(events=[0.5, *TURN] if silent else SLOW)
+    await here.ask_and_leave(silent)
+    for page in (here.far, here.page):
+        status, content = await page.resume(params={"after": "u1"})
+        assert (status, [event["type"] for event in events(content)]) == (
+            200,
+            [event["type"] for event in TURN],
+        )
+        assert (await page.resume(params={"after": "m1"}))[0] == 204
+    assert (await here.far.resume())[0] == 204
+    assert len(here.service.requests) == 1
+    await here.outcomes("finished")
 
 
 @setups
-async def test_stop(setup, redis):
+async def test_stop(here):
     """From another tab or worker: the service is let go, each page has the end, the thread goes on."""
-    async with table(setup, redis) as here:
-        here.service.script.ask(events=ENDLESS, **THREAD)
-        async with here.page.request(here.body()) as first, here.far.stream() as second:
-            head = await read_until(first)
-            assert second.status == 200
-            assert await here.far.stop() == 204
-            bodies = [head + await first.read(), await second.read()]
-        assert [events(body)[-1] for body in bodies] == [{"type": "abort"}] * 2
-        await here.desk.all_closed()
-        assert here.service.requests[0].client_left
-        await here.outcomes("left")
-        assert (here.ended[0].message.text, here.ended[0].error) == ("Hello ", None)
-        assert (await here.far.resume())[0] == 204
-        here.service.script.ask(events=[{"type": "start"}, *TURN[1:]])
-        await here.ask(here.far, "two", "u2", **here.token(bodies[0]))
-        assert here.desk.asked["threadId"] == "thread_77"
+    here.service.script.ask(events=ENDLESS, **THREAD)
+    async with here.page.request(here.body()) as first, here.far.stream() as second:
+        head = await read_until(first)
+        assert second.status == 200
+        assert await here.far.stop() == 204
+        bodies = [head + await first.read(), await second.read()]
+    assert [events(body)[-1] for body in bodies] == [{"type": "abort"}] * 2
+    await here.desk.all_closed()
+    assert here.service.requests[0].client_left
+    await here.outcomes("left")
+    assert (here.ended[0].message.text, here.ended[0].error) == ("Hello ", None)
+    assert (await here.far.resume())[0] == 204
+    here.service.script.ask(events=[{"type": "start"}, *TURN[1:]])
+    await here.ask(here.far, "two", "u2", **here.token(bodies[0]))
+    assert here.desk.asked["threadId"] == "thread_77"
 
 
 @setups
-async def test_stop_before_the_first_word(setup, redis):
+async def test_stop_before_the_first_word(here):
     """The question is withdrawn: the page gets the end of a stopped answer, and may ask again at once."""
-    async with table(setup, redis) as here:
-        here.service.script.ask(fault=faults.NoAnswer())
-        asking = asyncio.create_task(here.page.post(here.body()))
-        await until(lambda: here.service.answering)
-        assert await here.far.stop() == 204
-        status, body, _ = await asking
-        assert (status, events(body)) == (200, [{"type": "abort"}])
-        here.service.script.ask(events=TURN)
-        assert (await here.ask(here.page))[-1]["type"] == "finish"
-        await here.outcomes("finished")
+    here.service.script.ask(fault=faults.NoAnswer())
+    asking = asyncio.create_task(here.page.post(here.body()))
+    await until(lambda: here.service.answering)
+    assert await here.far.stop() == 204
+    status, body, _ = await asking
+    assert (status, events(body)) == (200, [{"type": "abort"}])
+    here.service.script.ask(events=TURN)
+    assert (await here.ask(here.page))[-1]["type"] == "finish"
+    await here.outcomes("finished")
 
 
 @setups
@@ -265,31 +264,30 @@ async def test_the_next_question_stops_the_answer_before(setup, redis):
 
 @streams
 @pytest.mark.parametrize("number", [2, 5])
-async def test_of_several_questions_at_once_one_is_answered(setup, redis, number):
+async def test_of_several_questions_at_once_one_is_answered(here, number):
     """The others end as stopped; the store has whole turns, and the chat goes on."""
-    async with table(setup, redis) as here:
-        endless = here.service.script.ask(events=ENDLESS, times=None)
-        pages = [here.page, here.far]
-        bodies = [here.body(f"q{n}", f"u{n}") for n in range(number)]
-        asking = {asyncio.create_task(pages[n % 2].post(body)): n for n, body in enumerate(bodies)}
-        running = set(asking)
-        while len(running) > 1:
-            _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        (answered,) = running
-        await until(lambda: here.service.answering)
-        async with here.far.stream() as response:
-            await read_until(response)
-        await here.far.stop()
-        for status, body, _ in await asyncio.gather(*asking):
-            assert (status, events(body)[-1]) == (200, {"type": "abort"})
-        await here.desk.all_closed()
-        if here.stored:
-            _, messages = await here.page.history()
-            assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
-            assert messages[-2]["id"] == f"u{asking[answered]}"
-        endless.stop()
-        here.service.script.ask(events=TURN)
-        assert (await here.ask(here.far, "after", "u9"))[-1]["type"] == "finish"
+    endless = here.service.script.ask(events=ENDLESS, times=None)
+    pages = [here.page, here.far]
+    bodies = [here.body(f"q{n}", f"u{n}") for n in range(number)]
+    asking = {asyncio.create_task(pages[n % 2].post(body)): n for n, body in enumerate(bodies)}
+    running = set(asking)
+    while len(running) > 1:
+        _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+    (answered,) = running
+    await until(lambda: here.service.answering)
+    async with here.far.stream() as response:
+        await read_until(response)
+    await here.far.stop()
+    for status, body, _ in await asyncio.gather(*asking):
+        assert (status, events(body)[-1]) == (200, {"type": "abort"})
+    await here.desk.all_closed()
+    if here.stored:
+        _, messages = await here.page.history()
+        assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
+        assert messages[-2]["id"] == f"u{asking[answered]}"
+    endless.stop()
+    here.service.script.ask(events=TURN)
+    assert (await here.ask(here.far, "after", "u9"))[-1]["type"] == "finish"
 
 
 @setups
@@ -314,21 +312,20 @@ async def test_a_refusal_keeps_its_status(setup, redis):
     ],
     ids=["cut", "error", "abort"],
 )
-async def test_an_answer_that_breaks_off(setup, redis, last, shown):
+async def test_an_answer_that_breaks_off(here, last, shown):
     """The page gets the part, a fixed sentence and the end; a stored part is kept, and can be replaced."""
-    async with table(setup, redis) as here:
-        here.service.script.ask(body=[*HEAD, *last])
-        assert (await here.ask(here.page))[-1] == shown
-        await here.outcomes("failed")
-        assert (here.ended[0].error is None) == (shown["type"] == "abort")
-        if here.stored:
-            _, messages = await here.far.history()
-            assert messages[-1]["parts"][0]["text"] == "Hello "
-            again = {"id": "chat-1", "trigger": "regenerate-message", "messageId": "m1"}
-            assert (await here.far.post(again))[0] == 200
-            _, messages = await here.page.history()
-            assert len(messages) == 2
-            assert messages[1]["id"] != "m1"
+    here.service.script.ask(body=[*HEAD, *last])
+    assert (await here.ask(here.page))[-1] == shown
+    await here.outcomes("failed")
+    assert (here.ended[0].error is None) == (shown["type"] == "abort")
+    if here.stored:
+        _, messages = await here.far.history()
+        assert messages[-1]["parts"][0]["text"] == "Hello "
+        again = {"id": "chat-1", "trigger": "regenerate-message", "messageId": "m1"}
+        assert (await here.far.post(again))[0] == 200
+        _, messages = await here.page.history()
+        assert len(messages) == 2
+        assert messages[1]["id"] != "m1"
 
 
 @streams
@@ -351,20 +348,19 @@ async def test_nobody_reads(setup, redis):
 
 
 @setups
-async def test_another_user_finds_nothing(setup, redis):
+async def test_another_user_finds_nothing(here):
     """Neither the answer nor the history, and a Stop does nothing: as for a chat that does not exist."""
-    async with table(setup, redis) as here:
-        here.service.script.ask(events=SLOW)
-        async with here.page.request(here.body()) as response:
-            assert b"there" not in await read_until(response)  # words come as they are made
-            bob = here.desk.other("bob")
-            assert await bob.resume() == (204, b"")
-            assert await bob.resume(params={"after": "u1"}) == (204, b"")
-            assert await bob.stop() == 204
-            assert (await bob.history())[0] == 404
-            assert (await here.desk.other("").resume())[0] == 401
-            assert events(await response.read())[-1]["type"] == "finish"
+    here.service.script.ask(events=SLOW)
+    async with here.page.request(here.body()) as response:
+        assert b"there" not in await read_until(response)  # words come as they are made
+        bob = here.desk.other("bob")
+        assert await bob.resume() == (204, b"")
+        assert await bob.resume(params={"after": "u1"}) == (204, b"")
+        assert await bob.stop() == 204
         assert (await bob.history())[0] == 404
+        assert (await here.desk.other("").resume())[0] == 401
+        assert events(await response.read())[-1]["type"] == "finish"
+    assert (await bob.history())[0] == 404
 
 
 @setups
@@ -382,24 +378,23 @@ async def test_a_hook_that_raises_changes_nothing(setup, redis, caplog):
 
 @setups
 @pytest.mark.parametrize("silent", [True, False])
-async def test_the_shutdown_cuts_what_still_runs(setup, redis, silent):
+async def test_the_shutdown_cuts_what_still_runs(here, silent):
     """New questions get 503, the page an error and the end, the hook the part; the service is let go."""
-    async with table(setup, redis) as here:
-        here.service.script.ask(**({"fault": faults.NoAnswer()} if silent else {"events": ENDLESS}))
-        asking = asyncio.create_task(here.page.post(here.body()))
-        await until(lambda: here.service.answering)
-        if not silent:
-            async with here.far.stream() as response:
-                await read_until(response)
-        draining = asyncio.create_task(here.desk.relay.drain(0.3))
-        await asyncio.sleep(0)
-        assert (await here.page.post(here.body("two", chat="chat-2")))[0] == 503
-        await draining
-        status, body, headers = await asking
-        assert (status, headers.get("retry-after")) == ((503, "1") if silent else (200, None))
-        assert silent or events(body)[-1]["type"] == "error"
-        assert here.desk.relay.streaming == 0
-        await here.outcomes(*([] if silent else ["interrupted"]))
+    here.service.script.ask(**({"fault": faults.NoAnswer()} if silent else {"events": ENDLESS}))
+    asking = asyncio.create_task(here.page.post(here.body()))
+    await until(lambda: here.service.answering)
+    if not silent:
+        async with here.far.stream() as response:
+            await read_until(response)
+    draining = asyncio.create_task(here.desk.relay.drain(0.3))
+    await asyncio.sleep(0)
+    assert (await here.page.post(here.body("two", chat="chat-2")))[0] == 503
+    await draining
+    status, body, headers = await asking
+    assert (status, headers.get("retry-after")) == ((503, "1") if silent else (200, None))
+    assert silent or events(body)[-1]["type"] == "error"
+    assert here.desk.relay.streaming == 0
+    await here.outcomes(*([] if silent else ["interrupted"]))
 
 
 @pytest.mark.parametrize("setup", ["nowhere", "nowhere+store", "memory", "memory+store"])
@@ -422,40 +417,38 @@ async def test_a_silent_service(setup, redis, end, caplog):
 
 
 @stored
-async def test_the_history_while_an_answer_comes(setup, redis):
+async def test_the_history_while_an_answer_comes(here):
     """It ends with the question, on any worker, so that the page can go on."""
-    async with table(setup, redis) as here:
-        await here.ask(here.page, "before", "u0")
-        here.service.script.ask(events=ENDLESS)
-        here.service.script.ask(events=[{**TURN[0], "messageId": "m2"}, *TURN[1:]])
-        async with here.page.request(here.body()) as response:
-            head = await read_until(response)
-            _, messages = await here.far.history()
-            assert [message["id"] for message in messages][2:] == ["u1"]
-            again = {"id": "chat-1", "trigger": "regenerate-message", "message": user_message("one")}
-            assert events((await here.far.post(again))[1])[-1]["type"] == "finish"
-            assert events(head + await response.read())[-1] == {"type": "abort"}
+    await here.ask(here.page, "before", "u0")
+    here.service.script.ask(events=ENDLESS)
+    here.service.script.ask(events=[{**TURN[0], "messageId": "m2"}, *TURN[1:]])
+    async with here.page.request(here.body()) as response:
+        head = await read_until(response)
         _, messages = await here.far.history()
-        assert [message["id"] for message in messages][2:] == ["u1", "m2"]
+        assert [message["id"] for message in messages][2:] == ["u1"]
+        again = {"id": "chat-1", "trigger": "regenerate-message", "message": user_message("one")}
+        assert events((await here.far.post(again))[1])[-1]["type"] == "finish"
+        assert events(head + await response.read())[-1] == {"type": "abort"}
+    _, messages = await here.far.history()
+    assert [message["id"] for message in messages][2:] == ["u1", "m2"]
 
 
 @pytest.mark.parametrize("setup", REDIS)
-async def test_what_redis_holds_is_no_secret(setup, redis, redis_client):
+async def test_what_redis_holds_is_no_secret(here, redis_client):
     """No key, no thread and no user is in a running answer or in its keys' names."""
-    async with table(setup, redis) as here:
-        here.service.script.ask(events=SLOW, **THREAD)
-        here.page.user = "ada@private.example"
-        async with here.page.request(here.body()) as response:
-            await read_until(response)
+    here.service.script.ask(events=SLOW, **THREAD)
+    here.page.user = "ada@private.example"
+    async with here.page.request(here.body()) as response:
+        await read_until(response)
+        seen = b""
+        while b"Hello" not in seen:  # the worker writes twice a second
+            await asyncio.sleep(0.1)
             seen = b""
-            while b"Hello" not in seen:  # the worker writes twice a second
-                await asyncio.sleep(0.1)
-                seen = b""
-                async for key in redis_client.scan_iter(match="*streams*"):
-                    kind = await redis_client.type(key)
-                    value = await (redis_client.xrange(key) if kind == b"stream" else redis_client.get(key))
-                    seen += key + repr(value).encode()
-            await response.read()
+            async for key in redis_client.scan_iter(match="*streams*"):
+                kind = await redis_client.type(key)
+                value = await (redis_client.xrange(key) if kind == b"stream" else redis_client.get(key))
+                seen += key + repr(value).encode()
+        await response.read()
     secrets = ["thread_77", "thread_key", "ada@private", "chat-1", here.service.assistant_key]
     assert [secret for secret in secrets if secret.encode() in seen] == []
 
