@@ -152,7 +152,7 @@ async def test_keys():
 
 
 async def test_a_reload_keeps_the_chat():
-    """Questions, answers, verdicts and the thread are there again; another tab begins anew."""
+    """Questions, answers and verdicts are there again; a new chat begins anew, and the browser goes back."""
     async with shop() as here:
         await here.answered("How do I get started?")
         await here.click("Good answer")
@@ -162,17 +162,11 @@ async def test_a_reload_keeps_the_chat():
         await here.page.locator(".assistant").wait_for()
         assert await here.answers() == before
         assert await here.page.locator(".thumb[aria-pressed=true]").count() == 1
-        await here.ask("And by SSO?")
-        await here.page.locator(".assistant").nth(1).wait_for()
-        await here.status("ready")
-        (thread,) = here.service.threads.values()
-        assert thread.questions == ["How do I get started?", "And by SSO?"]
-
         await here.click("New chat")
         await here.shows("What would you like to know?")
         await here.page.go_back()
-        await here.page.locator(".assistant").nth(1).wait_for()
-        assert await here.questions() == ["How do I get started?", "And by SSO?"]
+        await here.page.locator(".assistant").wait_for()
+        assert await here.questions() == ["How do I get started?"]
 
 
 @pytest.mark.parametrize("release", RELEASES)

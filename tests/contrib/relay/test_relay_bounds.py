@@ -16,7 +16,6 @@ from starlette.applications import Starlette
 
 import mintlify_async
 from mintlify_async.contrib.relay import MemoryStreamStore, answer_logs
-from mintlify_async.contrib.relay.refusals import TOO_MANY_TEXT
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import Customer
 from mintlify_async.testing.loop_time import virtual_time
@@ -125,26 +124,24 @@ async def test_at_most_two_answers_of_a_user_go_on_unread():
         await here.relay.drain(0)
 
 
-async def test_a_user_has_a_number_of_answers():
-    """The next question of this user is refused; another user still gets an answer."""
-    async with desk(max_per_user=2) as here:
-        here.service.script.ask(events=ENDLESS, times=2)
-        bodies = [{"id": f"chat-{number}", "messages": [user_message("q")]} for number in range(3)]
-        responses = [await here.page.request(body).__aenter__() for body in bodies[:2]]
-        status, content, headers = await here.page.post(bodies[2])
-        assert (status, content, headers["retry-after"]) == (429, TOO_MANY_TEXT.encode(), "1")
-        here.service.script.ask(events=TURN)
-        assert (await here.other("bob").post())[0] == 200
-        for response in responses:
-            response.close()
-
-
-async def test_an_address_counts_beside_the_user():
-    """Whoever makes up users gets a quarter of the places."""
-    async with desk(max_concurrent=100) as here:
+@pytest.mark.parametrize(
+    ("settings", "users", "statuses"),
+    [
+        ({"max_concurrent": 2}, ["ada", "bob", "eve"], [200, 200, 503]),
+        ({"max_per_user": 2}, ["ada", "ada", "ada", "bob"], [200, 200, 429, 200]),
+        ({"max_concurrent": 100}, [f"user-{number}" for number in range(26)], [200] * 25 + [429]),
+    ],
+    ids=["all", "a user", "an address"],
+)
+async def test_places_are_counted(settings, users, statuses):
+    """In all, for a user, and for whoever makes up users: an address has a quarter of them."""
+    async with desk(**settings) as here:
         here.service.script.ask(events=ENDLESS, times=None)
-        responses = [await here.other(f"user-{number}").request().__aenter__() for number in range(26)]
-        assert [response.status for response in responses] == [200] * 25 + [429]
+        bodies = [{"id": f"chat-{number}", "messages": [user_message("q")]} for number in range(len(users))]
+        asking = [here.other(user).request(body) for user, body in zip(users, bodies, strict=True)]
+        responses = [await request.__aenter__() for request in asking]
+        assert [response.status for response in responses] == statuses
+        assert {response.headers.get("retry-after") for response in responses} == {None, "1"}
         for response in responses:
             response.close()
 

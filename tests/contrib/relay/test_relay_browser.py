@@ -13,7 +13,6 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from mintlify_async.testing import faults
 from tests.support.relay_browser import RELEASES
 from tests.support.relay_desk import HEAD
 from tests.support.relay_kit import serving
@@ -46,9 +45,9 @@ ZOO = [
 
 @pytest.mark.parametrize("release", RELEASES)
 async def test_a_page(release):
-    """One page for all situations: growing text, failures, events that it does not know."""
+    """One page for all situations: growing text, a refusal, events that it does not know."""
     async with shop(release) as here:
-        for situation in (grows, fails, meets_unknown_events):
+        for situation in (grows, is_refused, meets_unknown_events):
             await situation(here)
             await here.click("New chat")
 
@@ -64,17 +63,9 @@ async def grows(here: Shop) -> None:
     assert texts[-1].split() == ["Hello", *map(str, range(20))]
 
 
-async def fails(here: Shop) -> None:
-    """An error in the stream, a cut and a refusal each say what the reader can do; asking again works."""
-    here.service.script.ask(events=[*HEAD, {"type": "error", "errorText": "key mint_dsc_0123456789"}])
-    await here.ask("Fail")
-    assert await here.alert() == "The assistant could not finish this answer. Please try again."
-    assert await here.answers() == ["Hello"]
-    here.service.script.ask(events=HEAD, fault=faults.Cut(-20, "rst"))
-    await here.click("Retry")
-    await here.shows("The answer was interrupted. Please try again.")
+async def is_refused(here: Shop) -> None:
+    """A refusal says what the reader can do; asking again works when its time is over."""
     here.service.script.ask(status=429, headers={"Retry-After": "3"})
-    await here.click("New chat")
     await here.ask("Too much")
     await here.shows("Too many questions. Please wait a moment and try again.")
     await here.click("Retry")  # when the seconds are over; until then the button counts them down

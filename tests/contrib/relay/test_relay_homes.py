@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import Any
 
@@ -20,8 +21,7 @@ from starlette.routing import Mount, Route
 from mintlify_async import ConfigurationError
 from mintlify_async.contrib.relay import MemoryStreamStore, Relay
 from mintlify_async.storage import MemoryStore
-from mintlify_async.testing import LocalService
-from tests.support.relay_desk import TURN, x_user
+from tests.support.relay_desk import TURN, desk, x_user
 from tests.support.relay_kit import SECRET, Page, events, pseudonym, serving
 
 
@@ -62,34 +62,33 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("home", [in_fastapi, by_a_dependency, mounted])
-async def test_a_home(home):
+async def test_a_home(service, session, home):
     """It answers, keeps, resumes, refuses, and leaves the app its own paths."""
-    async with LocalService() as service, service.session() as session:
-        service.script.ask(events=TURN)
-        stores: dict[str, Any] = {"store": MemoryStore(), "streams": MemoryStreamStore()}
-        relay = Relay(session, secrets=[SECRET], user=user_of, **stores)
-        async with serving(home(relay)) as address, aiohttp.ClientSession() as http:
-            page = Page(http, address)
-            status, body, headers = await page.post()
-            assert (status, events(body)[-1]["type"]) == (200, "finish")
-            for name, value in HEADERS.items():
-                assert headers.get(name) == value
-            assert service.requests[-1].json["fp"] == pseudonym("ada")
-            assert (await page.history())[1][0]["id"] == "u1"
-            assert (await page.resume(params={"after": "u1"}))[0] == 200
-            for chat in ("c", "a%2Fb%20%3F", "a/b"):
-                assert await page.resume(chat=chat) == (204, b"")
-                assert await page.stop(chat=chat) == 204
-            async with http.put(f"{address}/api/chat") as response:
-                assert response.status in (200, 405)
-            async with http.get(f"{address}/own") as response:
-                assert await response.text() == "own"
-            page.user = "mallory"
-            status, body, headers = await page.post()
-            assert (status, headers["x-why"]) == (403, "banned")
-            page.user = ""
-            assert (await page.post())[0] == 401
-            assert len(service.requests) == 1
+    service.script.ask(events=TURN)
+    stores: dict[str, Any] = {"store": MemoryStore(), "streams": MemoryStreamStore()}
+    relay = Relay(session, secrets=[SECRET], user=user_of, **stores)
+    async with serving(home(relay)) as address, aiohttp.ClientSession() as http:
+        page = Page(http, address)
+        status, body, headers = await page.post()
+        assert (status, events(body)[-1]["type"]) == (200, "finish")
+        for name, value in HEADERS.items():
+            assert headers.get(name) == value
+        assert service.requests[-1].json["fp"] == pseudonym("ada")
+        assert (await page.history())[1][0]["id"] == "u1"
+        assert (await page.resume(params={"after": "u1"}))[0] == 200
+        for chat in ("c", "a%2Fb%20%3F", "a/b"):
+            assert await page.resume(chat=chat) == (204, b"")
+            assert await page.stop(chat=chat) == 204
+        async with http.put(f"{address}/api/chat") as response:
+            assert response.status in (200, 405)
+        async with http.get(f"{address}/own") as response:
+            assert await response.text() == "own"
+        page.user = "mallory"
+        status, body, headers = await page.post()
+        assert (status, headers["x-why"]) == (403, "banned")
+        page.user = ""
+        assert (await page.post())[0] == 401
+        assert len(service.requests) == 1
 
 
 WRONG: list[tuple[Any, str]] = [
@@ -115,18 +114,15 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("make", "field"), WRONG, ids=[field for _, field in WRONG])
-async def test_bad_settings_are_named(make, field):
+async def test_bad_settings_are_named(session, make, field):
     """Before any question; and nothing is added to an app that cannot say who asks."""
-    async with LocalService() as service, service.session() as session:
-        with pytest.raises(ConfigurationError) as caught:
-            make(partial(Relay, session, secrets=[SECRET], user=x_user))
-        assert caught.value.field == field
+    with pytest.raises(ConfigurationError) as caught:
+        make(partial(Relay, session, secrets=[SECRET], user=x_user))
+    assert caught.value.field == field
 
 
 async def test_a_plain_hook_runs_in_a_thread():
     """A database query does not stop the other answers; an async one runs on the loop, an object, too."""
-    import threading
-
     threads: list[int] = []
 
     def user(request: Request) -> str:
@@ -137,8 +133,6 @@ async def test_a_plain_hook_runs_in_a_thread():
         async def __call__(self, user: str, request: Request) -> None:
             threads.append(threading.get_ident())
 
-    async with LocalService() as service, service.session() as session:
-        app = Starlette(routes=Relay(session, secrets=[SECRET], user=user, rate=Rate()).routes())
-        async with serving(app) as address, aiohttp.ClientSession() as http:
-            assert (await Page(http, address).post())[0] == 200
+    async with desk(user=user, rate=Rate()) as here:
+        assert (await here.page.post())[0] == 200
     assert [thread == threading.get_ident() for thread in threads] == [False, True]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,6 @@ pytest.importorskip("fastapi")
 
 
 from mintlify_async.contrib.relay import running_answer
-from mintlify_async.contrib.stream_store import SharedAnswer
 from mintlify_async.storage import MemoryStore
 from tests.support.relay_desk import ENDLESS, TURN, Desk, desk, other_worker
 from tests.support.relay_kit import Page, events, until, user_message
@@ -57,12 +55,6 @@ class SlowStreams:
 
     async def runs(self, chat: str, answer: str) -> bool:
         return answer in self._living
-
-    async def newest(self, chat: str) -> SharedAnswer | None:
-        return None
-
-    async def read(self, chat: str, answer: str, place: int) -> Any:
-        raise NotImplementedError
 
     async def stop(self, chat: str) -> None:
         """Do nothing: the answers here are stopped on their own worker."""

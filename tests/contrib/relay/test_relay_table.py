@@ -72,7 +72,7 @@ class Table:
         assert status == 200, content
         return events(content)
 
-    async def ask_and_leave(self, silent: bool) -> None:
+    async def ask_and_leave(self, *, silent: bool) -> None:
         """Ask on a page that leaves after the first word, or before it, if the service is *silent*."""
         asking = asyncio.create_task(self.page.request(self.body()).__aenter__())
         await until(lambda: self.service.answering)
@@ -184,7 +184,7 @@ async def test_a_thread_that_the_service_has_lost(here):
 async def test_without_streams_an_answer_ends_with_its_reader(here, silent):
     """The service is let go, before the first word, too; the part of a stored answer is kept."""
     here.service.script.ask(**({"fault": faults.NoAnswer()} if silent else {"events": ENDLESS}))
-    await here.ask_and_leave(silent)
+    await here.ask_and_leave(silent=silent)
     await here.desk.all_closed()
     assert here.service.requests[0].client_left
     await here.outcomes(*([] if silent else ["left"]))
@@ -198,7 +198,7 @@ async def test_without_streams_an_answer_ends_with_its_reader(here, silent):
 async def test_a_page_that_comes_back_gets_the_whole_answer(here, silent):
     """On any worker, from the first event and once; also when it ended meanwhile, if it says what it has."""
     here.service.script.ask(events=[0.5, *TURN] if silent else SLOW)
-    await here.ask_and_leave(silent)
+    await here.ask_and_leave(silent=silent)
     for page in (here.far, here.page):
         status, content = await page.resume(params={"after": "u1"})
         assert (status, [event["type"] for event in events(content)]) == (
@@ -395,6 +395,15 @@ async def test_the_shutdown_cuts_what_still_runs(here, silent):
     assert silent or events(body)[-1]["type"] == "error"
     assert here.desk.relay.streaming == 0
     await here.outcomes(*([] if silent else ["interrupted"]))
+
+
+@streams
+async def test_the_shutdown_waits_for_an_answer_that_nobody_reads(here):
+    """It is whole, if it ends in time."""
+    here.service.script.ask(events=SLOW)
+    await here.ask_and_leave(silent=False)
+    await here.desk.relay.drain(20)
+    await here.outcomes("finished")
 
 
 @pytest.mark.parametrize("setup", ["nowhere", "nowhere+store", "memory", "memory+store"])
