@@ -37,19 +37,6 @@ async def call(client, tool, **arguments):
     return result.is_error, result.structured_content or result.content[0].text
 
 
-async def test_an_answer_has_its_sources(service):
-    """Text and pages, as structured content with a schema."""
-    async with Client(mcp_server.server) as client:
-        failed, answer = await call(client, "ask_docs", question="How do I wait for a job?")
-        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert not failed
-    assert "Wait for a job" in answer["text"]
-    assert answer["sources"]["https://docs.example/agent-jobs"] == "Agent jobs"
-    assert set(tools) == {"ask_docs", "change_docs"}
-    assert list(tools["ask_docs"].input_schema["properties"]) == ["question"]
-    assert tools["ask_docs"].output_schema["required"] == ["text", "sources"]
-
-
 async def test_cancelling_the_call_stops_the_answer(service):
     """The connection to the service is closed, and the next question is answered."""
     service.script.ask(text="word " * 500, pause=0.05)
@@ -85,8 +72,14 @@ async def test_it_runs_over_stdio(service, tmp_path):
     program.write_bytes(PROGRAM)
     env = child_environment(service, PYTHONWARNINGS=None)
     async with Client(StdioServerParameters(command=sys.executable, args=[str(program)], env=env)) as client:
-        _, answer = await call(client, "ask_docs", question="How do I wait for a job?")
-        assert "Wait for a job" in answer["text"]
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        failed, answer = await call(client, "ask_docs", question="How do I wait for a job?")
         _, said = await call(client, "change_docs", instruction="Fix the typos")
-        assert "job_1 completed" in str(said)
+    assert set(tools) == {"ask_docs", "change_docs"}
+    assert list(tools["ask_docs"].input_schema["properties"]) == ["question"]
+    assert tools["ask_docs"].output_schema["required"] == ["text", "sources"]
+    assert not failed
+    assert "Wait for a job" in answer["text"]
+    assert answer["sources"]["https://docs.example/agent-jobs"] == "Agent jobs"
+    assert "job_1 completed" in str(said)
     assert (tmp_path / "mcp-jobs.sqlite").exists()

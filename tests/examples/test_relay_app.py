@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +15,6 @@ pytest.importorskip("fastapi")
 
 from relay_app.app import create_app
 
-from mintlify_async.testing import LocalService
 from tests.support.relay_desk import HEAD, TURN
 from tests.support.relay_kit import SECRET, Page, events, pseudonym, serving, until
 
@@ -30,15 +26,12 @@ def page_folder(tmp_path):
     return tmp_path
 
 
-@asynccontextmanager
-async def running(service: LocalService, folder: Path) -> AsyncIterator[str]:
-    """Serve the app, with the page in *folder*. Yield its address."""
-    env = {
-        "RELAY_SECRET": SECRET,
-        "CHATS": f"{folder}/chats.sqlite",
-        "MINTLIFY_SITE": "https://docs.example/x",
-    }
-    async with serving(create_app(service.session(), env, folder)) as address:
+@pytest.fixture
+async def address(service, page_folder):
+    """The address of the app, with the page in a folder."""
+    site = {"CHATS": f"{page_folder}/chats.sqlite", "MINTLIFY_SITE": "https://docs.example/x"}
+    app = create_app(service.session(), {"RELAY_SECRET": SECRET, **site}, page_folder)
+    async with serving(app) as address:
         yield address
 
 
@@ -47,58 +40,65 @@ def browser() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
 
 
-async def test_a_deployment_cuts_no_answer(page_folder):
+@pytest.fixture
+async def http():
+    async with browser() as http:
+        yield http
+
+
+@pytest.fixture
+def server_handler():
+    """A handler of SIGTERM in place of the server's."""
+    earlier = signal.signal(signal.SIGTERM, lambda *_: None)
+    yield
+    signal.signal(signal.SIGTERM, earlier)
+
+
+async def test_a_deployment_cuts_no_answer(server_handler, service, address, http):
     """From SIGTERM on new questions are refused, and the answer that runs goes on to its end."""
-    earlier = signal.signal(signal.SIGTERM, lambda *_: None)  # in place of the server's
-    try:
-        async with LocalService() as service, running(service, page_folder) as address, browser() as http:
-            service.script.ask(events=[*HEAD, 1.0, *TURN[3:]])
-            page = Page(http, address)
-            assert (await page.post())[0] == 401
-            await (await http.get(address)).read()
-            async with page.request() as response:
-                head = await response.content.readuntil(b"Hello ")
-                signal.raise_signal(signal.SIGTERM)
-                await asyncio.sleep(0.05)  # the drain begins with the loop's next turn
-                assert (await page.post())[0] == 503
-                assert events(head + await response.read())[-1]["type"] == "finish"
-            await until(lambda: not service.answering)
-    finally:
-        signal.signal(signal.SIGTERM, earlier)
+    service.script.ask(events=[*HEAD, 1.0, *TURN[3:]])
+    page = Page(http, address)
+    assert (await page.post())[0] == 401
+    await (await http.get(address)).read()
+    async with page.request() as response:
+        head = await response.content.readuntil(b"Hello ")
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.sleep(0.05)  # the drain begins with the loop's next turn
+        assert (await page.post())[0] == 503
+        assert events(head + await response.read())[-1]["type"] == "finish"
+    await until(lambda: not service.answering)
 
 
-async def test_a_verdict_is_taken(page_folder):
+async def test_a_verdict_is_taken(address, http):
     """From a page of the app only, and only 1 or -1."""
-    async with LocalService() as service, running(service, page_folder) as address, browser() as http:
 
-        async def status(value: int) -> int:
-            verdict = {"chatId": "c", "messageId": "m", "value": value}
-            async with http.post(f"{address}/api/chat/feedback", json=verdict) as response:
-                return response.status
+    async def status(value: int) -> int:
+        verdict = {"chatId": "c", "messageId": "m", "value": value}
+        async with http.post(f"{address}/api/chat/feedback", json=verdict) as response:
+            return response.status
 
-        assert await status(-1) == 401
-        await (await http.get(address)).read()
-        assert [await status(-1), await status(2)] == [204, 422]
+    assert await status(-1) == 401
+    await (await http.get(address)).read()
+    assert [await status(-1), await status(2)] == [204, 422]
 
 
-async def test_a_browser_with_a_forged_cookie_gets_its_own(page_folder):
+async def test_a_browser_with_a_forged_cookie_gets_its_own(service, address, http):
     """The cookie is signed: an id that the app did not give is not taken, and is replaced."""
-    async with LocalService() as service, running(service, page_folder) as address, browser() as http:
-        page = Page(http, address)
+    page = Page(http, address)
 
-        async def given() -> Any:
-            async with http.get(address) as response:
-                return response.cookies["browser"]
+    async def given() -> Any:
+        async with http.get(address) as response:
+            return response.cookies["browser"]
 
-        cookie = await given()
-        assert (cookie["httponly"], cookie["samesite"]) == (True, "lax")
-        name, _, mark = cookie.value.partition(".")
-        for forged in ("ada", f"ada.{mark}", f"{name}.", "\u00e9", ""):
-            http.cookie_jar.update_cookies({"browser": forged}, URL(address))
-            assert (await page.post())[0] == 401
-        assert (await given()).value not in ("", cookie.value)
-        assert (await page.post())[0] == 200
-        assert service.requests[-1].json["fp"] not in (pseudonym("ada"), pseudonym(name))
+    cookie = await given()
+    assert (cookie["httponly"], cookie["samesite"]) == (True, "lax")
+    name, _, mark = cookie.value.partition(".")
+    for forged in ("ada", f"ada.{mark}", f"{name}.", "\u00e9", ""):
+        http.cookie_jar.update_cookies({"browser": forged}, URL(address))
+        assert (await page.post())[0] == 401
+    assert (await given()).value not in ("", cookie.value)
+    assert (await page.post())[0] == 200
+    assert service.requests[-1].json["fp"] not in (pseudonym("ada"), pseudonym(name))
 
 
 @pytest.mark.parametrize(("missing", "words"), [("secret", "RELAY_SECRET is missing"), ("page", "run build")])
@@ -109,17 +109,16 @@ def test_what_is_missing_is_named(page_folder, missing, words):
         create_app(None, env, page_folder / ("" if missing == "secret" else "dist"))
 
 
-async def test_an_address_asks_twenty_questions_a_minute(page_folder, monkeypatch):
+async def test_an_address_asks_twenty_questions_a_minute(address, monkeypatch):
     """Whatever its cookies are; the page is told when to ask again, and may read all the same."""
     monkeypatch.setattr("relay_app.app.time", SimpleNamespace(time=lambda: 90.0))
-    async with LocalService() as service, running(service, page_folder) as address:
-        for number in range(21):
-            async with browser() as http:
-                async with http.get(address) as response:
-                    policy = response.headers["content-security-policy"]
-                status, _, headers = await Page(http, address).post()
-                assert status == (200 if number < 20 else 429)
-                assert (await Page(http, address).history())[0] == (200 if number < 20 else 404)
-        assert headers["retry-after"] == "30"
-        assert "img-src 'self' data: https://docs.example;" in policy
-        assert "frame-ancestors 'none'" in policy
+    for number in range(21):
+        async with browser() as http:
+            async with http.get(address) as response:
+                policy = response.headers["content-security-policy"]
+            status, _, headers = await Page(http, address).post()
+            assert status == (200 if number < 20 else 429)
+            assert (await Page(http, address).history())[0] == (200 if number < 20 else 404)
+    assert headers["retry-after"] == "30"
+    assert "img-src 'self' data: https://docs.example;" in policy
+    assert "frame-ancestors 'none'" in policy

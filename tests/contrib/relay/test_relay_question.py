@@ -19,7 +19,7 @@ from yarl import URL
 from mintlify_async.contrib.relay import page_question
 from mintlify_async.testing.loop_time import virtual_time
 from tests.support.relay_desk import TURN, Desk, desk
-from tests.support.relay_kit import Page, pseudonym, user_message
+from tests.support.relay_kit import pseudonym, user_message
 
 ANSWER = {
     "id": "a1",
@@ -84,19 +84,12 @@ async def test_what_the_published_transports_post(here, version):
     captured = json.loads((CAPTURED / f"{version}.json").read_text(encoding="utf-8"))["requests"]
     for shape, requests in captured.items():
         for request in requests:
-            expected = 204 if request["method"] == "GET" else 200
-            assert await replayed(here.page, request) == expected, shape
+            path = request["url"].removeprefix("https://relay.example")
+            sent = {"headers": {**request["headers"], "x-user": "ada"}, "json": request["body"]}
+            url = URL(here.page.address + path, encoded=True)
+            async with here.page.http.request(request["method"], url, **sent) as response:
+                assert response.status == (204 if request["method"] == "GET" else 200), shape
     assert len(here.service.requests) >= 10
-
-
-async def replayed(page: Page, request: dict[str, Any]) -> int:
-    path = request["url"].removeprefix("https://relay.example")
-    headers = {**request["headers"], "x-user": "ada"}
-    data = None if request["body"] is None else json.dumps(request["body"]).encode()
-    url = URL(page.address + path, encoded=True)
-    async with page.http.request(request["method"], url, data=data, headers=headers) as response:
-        await response.read()
-        return response.status
 
 
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-www-form-urlencoded", "x/json"])

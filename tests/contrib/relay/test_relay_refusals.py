@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from mintlify_async import RetryPolicy, Timeouts
+from mintlify_async.contrib.relay.refusals import CUT_TEXT, FAILED_TEXT
 from mintlify_async.testing import faults
 from mintlify_async.testing.loop_time import virtual_time
 from tests.support.relay_desk import HEAD, desk
@@ -81,15 +82,13 @@ async def test_no_answer(why, expected, monkeypatch, caplog):
 @pytest.mark.parametrize(
     ("script", "told"),
     [
-        ({"fault": faults.Cut(-120, "rst")}, "The answer was interrupted. Please try again."),
-        (
-            {"body": b'data: {"type":"start"}\n\ndata: {"type":"text-delta","id":"9","delta":"x"}\n\n'},
-            "The assistant could not finish this answer. Please try again.",
-        ),
-        ({"body": "<html>busy</html>"}, "The assistant could not finish this answer. Please try again."),
-        ({"status": 204}, "The answer was interrupted. Please try again."),
-        ({"body": b"data: {bad\n\n"}, "The assistant could not finish this answer. Please try again."),
+        ({"fault": faults.Cut(-120, "rst")}, CUT_TEXT),
+        ({"status": 204}, CUT_TEXT),
+        ({"events": [HEAD[0], {"type": "text-delta", "id": "9", "delta": "x"}]}, FAILED_TEXT),
+        ({"body": "<html>busy</html>"}, FAILED_TEXT),
+        ({"body": b"data: {bad\n\n"}, FAILED_TEXT),
     ],
+    ids=lambda value: str(value)[:40],
 )
 async def test_an_answer_that_breaks_off_says_so(here, script, told):
     """An answer that breaks off ends with an error event and ``[DONE]``; what had arrived stays."""

@@ -207,14 +207,13 @@ async def test_the_answers_id_is_the_pages(script, id):
         assert told[0].message.id == seen
 
 
-async def test_an_id_that_the_service_repeats_is_given_once():
+async def test_an_id_that_the_service_repeats_is_given_once(here):
     """Two answers of one id would be one message for the page; an answer that is replaced frees its id."""
-    async with desk(store=MemoryStore()) as here:
-        here.service.script.ask(events=[*TURN[:-1], {"type": "finish"}], times=None)
-        first = await say(here, form("one"))
-        second = await say(here, form("two", "u2"))
-        assert first == "m1" != second
-        assert await say(here, again(messageId="m1")) == "m1"
+    here.service.script.ask(events=[*TURN[:-1], {"type": "finish"}], times=None)
+    first = await say(here, form("one"))
+    second = await say(here, form("two", "u2"))
+    assert first == "m1" != second
+    assert await say(here, again(messageId="m1")) == "m1"
 
 
 @pytest.mark.parametrize(

@@ -403,7 +403,7 @@ async def test_the_shutdown_waits_for_an_answer_that_nobody_reads(here):
     here.service.script.ask(events=SLOW)
     await here.ask_and_leave(silent=False)
     await here.desk.relay.drain(20)
-    await here.outcomes("finished")
+    assert [answer.outcome for answer in here.ended] == ["finished"]
 
 
 @pytest.mark.parametrize("setup", ["nowhere", "nowhere+store", "memory", "memory+store"])
