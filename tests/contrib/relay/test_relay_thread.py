@@ -8,7 +8,7 @@ pytest.importorskip("fastapi")
 
 from mintlify_async import Thread
 from mintlify_async.contrib.relay.seal import ThreadSeal
-from mintlify_async.testing import Customer
+from mintlify_async.testing import AnswerStyle, Customer, ThreadStyle
 from tests.support.relay_desk import HEAD, TURN, desk
 from tests.support.relay_kit import SECRET, events, thread_token, user_message
 
@@ -66,8 +66,6 @@ async def test_a_seal_that_does_not_open_is_left_behind(here):
 @pytest.mark.parametrize("place", ["header", "finish", "metadata", "data"])
 async def test_the_thread_never_shows(place):
     """Wherever the service names the thread, the page gets a token that opens to it."""
-    from mintlify_async.testing import AnswerStyle, ThreadStyle
-
     style = ThreadStyle(id_in={place}, key_in={place})
     async with desk(service={"answers": AnswerStyle(thread=style)}) as here:
         body = await here.page.ask(user_message("How do I log in?"))
