@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -99,12 +97,6 @@ class RedisServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-
-    async def stand_still(self, seconds: float) -> None:
-        """Let it do nothing for *seconds*, like a busy computer or a failover."""
-        self._process.send_signal(signal.SIGSTOP)
-        await asyncio.sleep(seconds)
-        self._process.send_signal(signal.SIGCONT)
 
     def say(self, *commands: bytes) -> bytes:
         """Send *commands* and return the last response."""

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from mintlify_async import RetryPolicy, Timeouts
-from mintlify_async.contrib.relay.refusals import CUT_TEXT, FAILED_TEXT
+from mintlify_async.contrib.relay.refusals import CUT_TEXT, FAILED_TEXT, SLOW_TEXT
 from mintlify_async.testing import faults
 from mintlify_async.testing.loop_time import virtual_time
 from tests.support.relay_desk import HEAD, desk
@@ -96,6 +96,14 @@ async def test_an_answer_that_breaks_off_says_so(here, script, told):
     shown = events(await here.page.ask(user_message("q")))
     assert shown[-1] == {"type": "error", "errorText": told}
     assert [event["type"] for event in shown].count("error") == 1
+
+
+async def test_an_answer_that_begins_without_an_event_was_too_slow():
+    """Its headers have come, and nothing else within the limit."""
+    async with desk(session={"timeouts": Timeouts(first_event=0.1)}) as here:
+        here.service.script.ask(events=[60.0, *HEAD])
+        shown = events(await here.page.ask(user_message("q")))
+    assert shown == [{"type": "error", "errorText": SLOW_TEXT}]
 
 
 async def test_a_session_that_closes_breaks_answers_off(here):
