@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import pickle
 import traceback
 import warnings
 import weakref
@@ -440,3 +441,23 @@ async def test_closing_a_reply_does_not_wait_for_a_slot_that_is_given_back(servi
         with anyio.fail_after(20):
             assert await reader is reply
     assert watch.count("retry") == 0
+
+
+async def test_a_pickled_answer_has_no_key(session):
+    """So it cannot go on with the thread; all else is there."""
+    answer = await session.ask("How do I log in?")
+    assert answer.thread.key
+    pickled = pickle.dumps(answer)
+    assert answer.thread.key.encode() not in pickled
+    again = pickle.loads(pickled)
+    assert (again.message, again.thread_id, again.thread.key) == (answer.message, answer.thread_id, None)
+
+
+async def test_a_refused_reply_raises_the_same_again(service, session):
+    """A reply is one question; awaiting it again sends nothing."""
+    service.script.ask(status=400)
+    reply = session.ask("x")
+    errors = [(await asyncio.gather(reply.run(), return_exceptions=True))[0] for _ in range(2)]
+    assert isinstance(errors[0], APIStatusError)
+    assert errors[0] is errors[1]
+    assert service.requests.count("ask") == 1

@@ -255,10 +255,11 @@ def test_events_after_the_end_still_count() -> None:
     assert (outcome.stream.text, outcome.stream.finish_reason) == ("Hello again", "length")
 
 
-def test_an_unterminated_last_event_is_delivered() -> None:
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r", b"\r\n"])
+def test_an_unterminated_last_event_is_delivered(end: bytes) -> None:
     """The last event without its blank line counts when it is whole; here it carries the thread."""
     for last, thread in (('{"type":"finish","threadId":"t"}', Thread("t")), ("[DONE]", None)):
-        outcome = Outcome(MessageStream(), body_of(*TEXT) + b"data: " + last.encode())
+        outcome = Outcome(MessageStream(), body_of(*TEXT) + b"data: " + last.encode() + end)
         assert (outcome.error, outcome.stream.thread) == (None, thread)
 
 

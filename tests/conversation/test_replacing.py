@@ -7,7 +7,7 @@ from attrs import evolve
 
 from mintlify_async import ConfigurationError, Message
 from mintlify_async.conversation.conversation import ask_with
-from mintlify_async.errors import ServerError, StreamInterruptedError
+from mintlify_async.errors import ServerError, StoreConflictError, StreamInterruptedError
 from mintlify_async.storage import MemoryStore
 from tests.support.conversation_kit import answer, body, sent
 
@@ -112,3 +112,17 @@ async def test_the_relay_commits_what_its_page_has(service, session, store):
     assert (await reply).message.id == "m"
     assert ids(chat)[-1] == "mine"
     assert ids(await session.conversation(fp="ada", store=store, id="help").load())[-1] == "mine"
+
+
+async def test_a_replacement_meets_a_newer_turn(service, session, store):
+    """If another object has saved meanwhile, nothing is sent or replaced."""
+    await three_turns(service, session, store)
+    chat = await session.conversation(fp="ada", store=store, id="help").load()
+    other = session.conversation(fp="ada", store=store, id="help")
+    service.script.ask(events=answer("answer 4", id="a4"))
+    await other.ask([Message.user("question 4", id="q4")])
+    asked = len(service.requests)
+    with pytest.raises(StoreConflictError):
+        await chat.ask([Message.user("edited", id="q2")], replacing="q2")
+    assert len(service.requests) == asked
+    assert ids(await chat.load())[-2:] == ["q4", "a4"]

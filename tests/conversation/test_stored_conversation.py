@@ -240,3 +240,38 @@ async def test_a_stored_conversation_has_an_owner(session):
     assert caught.value.field == "owner"
     session.conversation(store=MemoryStore())
     session.conversation(store=MemoryStore(), id="support", owner="anonymous")
+
+
+async def test_a_step_that_was_cancelled_saves_again_when_the_reply_goes_on(service, session):
+    """The save that was given up is made again at the end of the reply."""
+    store = Slow()
+    chat = session.conversation(fp="u", store=store, id="help")
+    reply, seen = chat.ask("Hi"), []
+    task = asyncio.create_task(read(reply, seen))
+    await store.saving.wait()
+    task.cancel()
+    await asyncio.wait({task})
+    store.go.set()
+    assert chat.messages == ()
+    await read(reply, seen)
+    assert isinstance(seen[-1], Finish)
+    assert len((await session.conversation(fp="u", store=store, id="help").load()).messages) == 2
+
+
+async def test_undo_forget_and_delete_reach_the_store(service, session, store):
+    """The thread goes, because it has what was taken back; and nothing else is deleted."""
+    options = {"fp": "u", "store": store, "id": "help"}
+    chat = session.conversation(**options)
+    await chat.ask("How do I install it?")
+    await chat.ask("And then?")
+    await chat.undo()
+    again = await session.conversation(**options).load()
+    assert (len(again.messages), again.thread) == (2, None)
+    await chat.ask("And on a Mac?")
+    chat.forget_thread()
+    await chat.save()
+    assert (await session.conversation(**options).load()).thread is None
+    await chat.fork(id="other").ask("And on Linux?")
+    assert await chat.delete()
+    assert chat.messages == ()
+    assert await Conversation.ids(store, owner="u") == ["other"]

@@ -224,3 +224,28 @@ async def test_with_edits_what_was_shown_is_kept(service, session, leave):
             await asyncio.sleep(0.1)
     assert len(chat.messages) == 2
     assert chat.messages[-1].text.rstrip() == shown
+
+
+@pytest.mark.parametrize("way", ["leave", "cancel", "abort", "close"])
+async def test_a_turn_that_breaks_off_leaves_no_trace(service, session, way):
+    """And its question can be asked again. An answer that the session's end cuts says so."""
+    chat = session.conversation()
+    service.script.ask(events=[*answer("Half")[:-2], {"type": "abort"} if way == "abort" else 100.0])
+    async with chat.ask("Hi") as reply:
+        await anext(reply)
+        if way == "cancel":
+            reading = asyncio.create_task(reply.run())
+            await asyncio.sleep(0.01)
+            reading.cancel()
+            await asyncio.wait([reading])
+        elif way == "abort":
+            assert (await reply).aborted
+        elif way == "close":
+            await session.close()
+            with pytest.raises(StreamInterruptedError, match="session is closed") as caught:
+                await reply
+            assert isinstance(caught.value.__cause__, StateError)
+    assert (chat.messages, chat.busy, chat.unanswered.text) == ((), False, "Hi")
+    if way != "close":
+        await chat.retry()
+        assert len(chat.messages) == 2

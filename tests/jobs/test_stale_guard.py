@@ -482,3 +482,22 @@ async def test_a_newer_reference_from_elsewhere_counts():
     assert agent.job(str(newer)).ref.sent == newer.sent
     assert agent.job(text).ref.sent == newer.sent
     assert agent.job(evolve(newer, was_final=True)).ref.sent == newer.sent
+
+
+async def test_looks_while_the_follow_up_is_on_its_way_settle_nothing():
+    """A POST of two minutes: the old end that is seen meanwhile is not accepted."""
+    agent = FakeAgent(in_turn(FIRST))
+
+    async def slowly():
+        await asyncio.sleep(120)
+        return "active"
+
+    agent.on_send = slowly
+    job = await ended(agent)
+    sending = asyncio.create_task(job.send("Again"))
+    await asyncio.sleep(0.1)
+    waiting = asyncio.create_task(job.wait())
+    await sending
+    assert not waiting.done()
+    agent.scripts["job_1"] = at_times((0, FIRST), (160, "active"), (180, SECOND))
+    assert await waiting == SECOND
