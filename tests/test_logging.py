@@ -17,8 +17,11 @@ from mintlify_async.testing import LocalService
 
 def test_a_warning_reaches_stderr_by_itself():
     """The package adds no handler, so that Python's own handler of last resort shows warnings."""
-    log = logging.getLogger("mintlify_async")
-    assert (log.handlers, log.level, log.propagate) == ([], logging.NOTSET, True)
+    pytest.importorskip("mintlify_async.contrib.relay")
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "mintlify_async"]
+    assert {"mintlify_async", "mintlify_async.relay"} <= set(names)
+    for log in map(logging.getLogger, names):
+        assert (log.handlers, log.level, log.propagate) == ([], logging.NOTSET, True), log.name
 
 
 async def test_each_request_has_one_line_at_info(service, caplog):

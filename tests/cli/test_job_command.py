@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 
 import pytest
 
@@ -61,15 +62,16 @@ async def test_giving_up_prints_the_reference(service):
 
 
 @pytest.mark.real
-async def test_a_signal_in_a_wait_prints_the_reference(service):
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+async def test_a_signal_in_a_wait_prints_the_reference(service, number, status):
     """The job is paid for, and CI services end a run by SIGTERM."""
     service.life = JobLife(seconds=3600)
     process = await start("job", "create", "Fix", "--wait", env=child_environment(service))
     while b"active" not in await process.stderr.readline():
         pass
-    process.terminate()
+    process.send_signal(number)
     _, err = await process.communicate()
-    assert process.returncode == 143
+    assert process.returncode == status
     assert b"mintlify-async job wait mintlify-job:" in err
     assert b"Traceback" not in err
 

@@ -21,7 +21,7 @@ from mintlify_async import (
     Timeouts,
 )
 from mintlify_async.quota.gate import QuotaScope
-from mintlify_async.testing import LocalService, Reset
+from mintlify_async.testing import Customer, LocalService, Reset
 from mintlify_async.testing.loop_time import virtual_time
 
 
@@ -155,3 +155,22 @@ async def test_each_site_has_a_count_of_its_own(service):
         assert (await session.ask("x")).text
         with pytest.raises(QuotaExceededError):
             await session.ask("x", domain="other")
+
+
+async def test_each_customer_has_its_own_counts():
+    """Of one quota: jobs by project, questions by key; a job that is known uses no slot."""
+    customers = [Customer("acme"), Customer("beta")]
+    quota = Quota(create_job=1, ask_per_key=1, ask_per_organization=None, ask_per_address=None)
+    async with (
+        LocalService(customers=customers) as service,
+        service.session(quota=quota, ledger=MemoryStore()) as session,
+    ):
+        for customer in customers:
+            names = ("project_id", "domain", "admin_key", "assistant_key")
+            theirs = session.with_options(**{name: getattr(customer, name) for name in names})
+            await theirs.ask("Hm?")
+            for _ in range(2):
+                await theirs.create_job("Fix it", dedupe_key=customer.project_id)
+            for call in (theirs.ask, theirs.create_job):
+                with pytest.raises(QuotaExceededError):
+                    await call("more")

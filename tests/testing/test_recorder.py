@@ -313,3 +313,21 @@ def test_redacted_json_is_json(content, text):
 def test_text_is_replaced_by_its_like(text, redacted):
     """Letters and digits, characters of as many bytes, escapes of the same kind."""
     assert redact_text(text) == redacted
+
+
+@pytest.mark.parametrize(
+    ("body", "redacted"),
+    [
+        (b"<p>Ada</p>\n", b"<x>xxx</x>\n"),
+        (b'0:"Ada"\n', b'0:"xxx"\n'),
+        (b'data: {"type":"text-delta","delta":"Ada', b'data: {"type":"text-delta","delta":"xxx'),
+        (
+            b'data: {"inputTextDelta":"{\\"q\\": \\"Ada"}\n\n',
+            b'data: {"inputTextDelta":"{\\"x\\": \\"xxx"}\n\n',
+        ),
+    ],
+    ids=["HTML", "AI SDK 4", "a cut event", "JSON in a text"],
+)
+def test_no_text_is_left_of_other_bodies(body, redacted):
+    """What is no event of the stream is redacted, too."""
+    assert BodyRedactor(False).redact(body) == redacted

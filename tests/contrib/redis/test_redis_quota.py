@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mintlify_async import Quota
+from mintlify_async import Limit, Quota
 from mintlify_async.contrib.redis import RedisStore
 from mintlify_async.errors import QuotaExceededError
 from mintlify_async.quota.gate import QuotaScope
@@ -73,6 +73,7 @@ from redis.asyncio import Redis
 from mintlify_async import Limit, Quota, QuotaExceededError
 from mintlify_async.contrib.redis import RedisStore
 from mintlify_async.quota.gate import QuotaScope
+from mintlify_async.quota.quota import Lease
 from mintlify_async.runtime import dates
 
 assert abs(dates.now() - true_time() - skew) < 1
@@ -85,7 +86,8 @@ async def main():
             await asyncio.sleep(0.01)
         calls = [quota.acquire("create_job", QuotaScope(project="p")) for _ in range(50)]
         results = await asyncio.gather(*calls, return_exceptions=True)
-    print(sum(not isinstance(result, QuotaExceededError) for result in results))
+    assert all(isinstance(result, Lease | QuotaExceededError) for result in results), results
+    print(sum(isinstance(result, Lease) for result in results))
 
 asyncio.run(main())
 """
@@ -99,3 +101,14 @@ async def test_four_processes_whose_clocks_are_minutes_apart_keep_one_limit(redi
             for skew in ("-420", "-60", "0", "300")
         ]
     assert sum(int(task.result()) for task in tasks) == 100
+
+
+async def test_who_waits_gets_the_next_slots(redis_client: Any):
+    """Two quotas on one Redis, two slots a second: the third pair waits two seconds, without a storm."""
+    stores = [RedisStore(redis_client, timeout=20) for _ in range(2)]
+    quotas = [Quota(create_job=Limit(2, per=1), mode="wait", store=store) for store in stores]
+    start = asyncio.get_running_loop().time()
+    await asyncio.gather(*(quota.acquire("create_job", ACME) for quota in quotas * 3))
+    assert asyncio.get_running_loop().time() - start >= 1.9  # no slot comes early
+    stats = await redis_client.info("commandstats")
+    assert sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval")) <= 8 * 6

@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 
 import mintlify_async
 from mintlify_async.contrib.relay import MemoryStreamStore, answer_logs
+from mintlify_async.contrib.relay.refusals import BUSY_TEXT, TOO_MANY_TEXT
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import Customer
 from mintlify_async.testing.loop_time import virtual_time
@@ -142,6 +143,8 @@ async def test_places_are_counted(settings, users, statuses):
         responses = [await request.__aenter__() for request in asking]
         assert [response.status for response in responses] == statuses
         assert {response.headers.get("retry-after") for response in responses} == {None, "1"}
+        (refusal,) = [await response.text() for response in responses if response.status != 200]
+        assert refusal == (BUSY_TEXT if 503 in statuses else TOO_MANY_TEXT)
         for response in responses:
             response.close()
 

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from tests.support.relay_browser import RELEASES
 from tests.support.relay_desk import HEAD
-from tests.support.relay_kit import serving
+from tests.support.relay_kit import serving, until
 from tests.support.relay_shop import Shop, shop
 
 pytestmark = pytest.mark.real
@@ -45,9 +45,9 @@ ZOO = [
 
 @pytest.mark.parametrize("release", RELEASES)
 async def test_a_page(release):
-    """One page for all situations: growing text, a refusal, events that it does not know."""
+    """One page for all situations: growing text, an error, Stop, a refusal, events that it does not know."""
     async with shop(release) as here:
-        for situation in (grows, is_refused, meets_unknown_events):
+        for situation in (grows, breaks_off, is_refused, meets_unknown_events):
             await situation(here)
             await here.click("New chat")
 
@@ -61,6 +61,23 @@ async def grows(here: Shop) -> None:
     assert len(texts) >= 5
     assert [text for text in texts if not texts[-1].startswith(text.strip())] == []
     assert texts[-1].split() == ["Hello", *map(str, range(20))]
+
+
+async def breaks_off(here: Shop) -> None:
+    """An error, which here quotes the key, and a Stop in this tab: the part stays, and asking again works."""
+    error = {"type": "error", "errorText": f"key {here.service.assistant_key}"}
+    here.service.script.ask(events=[*HEAD, error])
+    await here.ask("Fail")
+    assert await here.alert() == "The assistant could not finish this answer. Please try again."
+    assert await here.answers() == ["Hello"]
+    here.service.script.ask(events=[*HEAD, 60.0])
+    await here.click("Retry")
+    await until(lambda: here.service.answering)
+    await here.shows("Hello")
+    await here.click("Stop")
+    await here.status("ready")
+    await until(lambda: not here.service.answering)
+    assert await here.page.get_by_role("alert").count() == 0
 
 
 async def is_refused(here: Shop) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from page_blocks import blocks_of
 
 pytest.importorskip("fastapi")
 
@@ -18,11 +20,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
+import mintlify_async
 from mintlify_async import ConfigurationError
 from mintlify_async.contrib.relay import MemoryStreamStore, Relay
 from mintlify_async.storage import MemoryStore
 from tests.support.relay_desk import TURN, desk, x_user
 from tests.support.relay_kit import SECRET, Page, events, pseudonym, serving
+
+DEPLOY = Path(mintlify_async.__file__).parent / "docs" / "how-to" / "relay-deploy.mdx"
 
 
 def user_of(request: Request) -> str:
@@ -51,6 +56,14 @@ def mounted(relay: Relay) -> Any:
     return Starlette(routes=[Route("/own", own), Mount("/api", Starlette(routes=relay.routes(path="/chat")))])
 
 
+def around_another_app(relay: Relay) -> Any:
+    """As the page prints it, around an ASGI app of no framework."""
+    (recipe,) = [block.text for block in blocks_of(DEPLOY) if "def with_relay" in block.text]
+    names: dict[str, Any] = {}
+    exec(recipe, names)
+    return names["with_relay"](relay, PlainTextResponse("own"))
+
+
 HEADERS = {
     "content-type": "text/event-stream",
     "cache-control": "no-cache, no-transform",
@@ -61,7 +74,7 @@ HEADERS = {
 }
 
 
-@pytest.mark.parametrize("home", [in_fastapi, by_a_dependency, mounted])
+@pytest.mark.parametrize("home", [in_fastapi, by_a_dependency, mounted, around_another_app])
 async def test_a_home(service, session, home):
     """It answers, keeps, resumes, refuses, and leaves the app its own paths."""
     service.script.ask(events=TURN)

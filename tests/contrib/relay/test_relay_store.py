@@ -232,9 +232,8 @@ async def test_an_id_that_the_service_repeats_is_given_once(here):
         (form("x", messageId={}), 400),
     ],
 )
-async def test_what_no_page_posts_is_refused(here, body, status):
+async def test_what_no_page_posts_is_refused(here, store, body, status):
     """Nothing is asked or stored, and the page gets one short sentence."""
-    store = MemoryStore()
     here.page.user = USER
     got, text, _ = await here.page.post(body)
     assert (got, 0 < len(text) < 100) == (status, True), text

@@ -397,6 +397,31 @@ async def test_the_shutdown_cuts_what_still_runs(here, silent):
     await here.outcomes(*([] if silent else ["interrupted"]))
 
 
+@setups
+async def test_the_shutdown_waits_for_what_ends_in_time(here):
+    """The answer that a page reads is whole, with streams and without."""
+    here.service.script.ask(events=SLOW)
+    asking = asyncio.create_task(here.page.post(here.body()))
+    await until(lambda: here.service.answering)
+    await here.desk.relay.drain(20)
+    assert events((await asking)[1])[-1]["type"] == "finish"
+    await here.outcomes("finished")
+
+
+@streams
+async def test_a_second_tab_reads_on_when_the_first_one_leaves(here):
+    """It gets all of it, from the first event to the end."""
+    here.service.script.ask(events=SLOW)
+    async with here.far.request(here.body()) as first:
+        await read_until(first)
+        async with here.page.stream() as second:
+            seen = await read_until(second)
+            first.close()
+            seen += await second.read()
+    assert [event["type"] for event in events(seen)] == [event["type"] for event in TURN]
+    await here.outcomes("finished")
+
+
 @streams
 async def test_the_shutdown_waits_for_an_answer_that_nobody_reads(here):
     """It is whole, if it ends in time."""
