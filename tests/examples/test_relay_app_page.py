@@ -11,10 +11,11 @@ pytest.importorskip("fastapi")
 
 from relay_app import app
 
+from mintlify_async.contrib.relay import MemoryStreamStore
 from tests.support.relay_browser import RELEASES, SOURCE
 from tests.support.relay_desk import HEAD
 from tests.support.relay_kit import pseudonym, until
-from tests.support.relay_shop import SITE, shop
+from tests.support.relay_shop import GRACE, SITE, shop
 
 pytestmark = pytest.mark.real
 SEARCHING = "Searching the documentation…"
@@ -195,10 +196,10 @@ async def test_a_reload_in_the_middle_of_an_answer(release):
         assert [request.client_left for request in here.service.requests] == [False]
 
 
-@pytest.mark.parametrize("end", ["stop while searching", "stop", "new chat"])
+@pytest.mark.parametrize("end", ["stop while searching", "stop", "leave", "new chat"])
 async def test_an_answer_that_is_left(end):
     """It ends at the service, once; the part that arrived stays, and Retry asks again."""
-    async with shop() as here:
+    async with shop(streams=MemoryStreamStore(grace=1 if end == "leave" else GRACE)) as here:
         searching = end == "stop while searching"
         here.service.script.ask(events=[*HEAD[: 1 if searching else None], 600.0])
         await here.ask("Leave me")
@@ -206,10 +207,13 @@ async def test_an_answer_that_is_left(end):
         if not searching:
             await here.page.get_by_text("Hello").wait_for()
         url = here.page.url
-        await here.click("New chat" if end == "new chat" else "Stop")
+        if end == "leave":
+            await here.page.goto("about:blank")  # the answer ends after the grace
+        else:
+            await here.click("New chat" if end == "new chat" else "Stop")
         await until(lambda: not here.service.answering)
         assert [request.client_left for request in here.service.requests] == [True]
-        if end == "new chat":
+        if end in ("leave", "new chat"):
             await here.page.goto(url)
         await here.shows("This answer is not complete.")
         if not searching:
