@@ -125,15 +125,17 @@ async def test_no_text_can_steer_the_terminal(monkeypatch, screen):
     assert left == ["a]0;titleb2Jc", "j1[2J [red]active", "job_1  [active]  :smile:"]
 
 
-@pytest.mark.parametrize("no_color", ["1", ""])
-async def test_a_terminal_shows_all_of_it(no_color, monkeypatch, screen):
+@pytest.mark.parametrize("colours", [True, False])
+async def test_a_terminal_shows_all_of_it(colours, monkeypatch, screen):
     """Every word of the answer is on the screen at the end, and NO_COLOR means no colour."""
-    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if not colours:
+        monkeypatch.setenv("NO_COLOR", "1")
     await answered(Terminal(out=screen, err=FakeTerminal()), PIECES)
     seen = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", screen.getvalue())
     for words in ("login", "a = 1", "b = 2", "one", "two", "Last words."):
         assert words in seen
-    assert bool(re.search(r"\x1b\[[\d;]*3[0-8]", screen.getvalue())) == (not no_color)
+    assert bool(re.search(r"\x1b\[[\d;]*3[0-8]", screen.getvalue())) == colours
 
 
 def test_json_is_what_the_service_sent():
