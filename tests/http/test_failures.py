@@ -17,6 +17,7 @@ from mintlify_async import (
     MintlifySession,
     OutcomeUnknownError,
     RetryPolicy,
+    Thread,
 )
 from mintlify_async.errors import ServerError, UnexpectedResponseError
 from mintlify_async.http.failures import version_numbers
@@ -75,6 +76,14 @@ async def test_a_refusal_that_names_a_new_threads_key_masks_it(service, session)
     with pytest.raises(ServerError) as caught:
         await session.ask("x")
     assert KEYS.thread not in caught.value.body
+
+
+async def test_a_refusal_that_repeats_the_threads_key_masks_it(service, session):
+    """The key that the question sent, in a text and in a header of the service."""
+    service.script.ask(status=400, body={"error": f"bad {KEYS.thread}"}, headers={"X-Echo": KEYS.thread})
+    with pytest.raises(APIStatusError) as caught:
+        await session.ask("x", thread=Thread("t", KEYS.thread))
+    assert KEYS.thread not in f"{caught.value}{caught.value.body}{caught.value.headers}"
 
 
 PURE_PYTHON = """
