@@ -27,6 +27,22 @@ async def test_an_observer_sees_each_attempt(service):
     assert (watch.operation, watch.error) == ("create_job", None)
 
 
+async def test_an_observer_gets_the_facts_of_an_answer(service):
+    """The ids by which the service knows it, how it ended, and its text."""
+    watch = Watch()
+    service.script.ask(text="Use it.", headers={"X-Request-Id": "r2"})
+    async with service.session(observer=watch) as session:
+        reply = await session.ask("x")
+    facts = {name: watch.facts[name] for name in ("conversation_id", "finish_reason", "message_id", "output")}
+    assert facts == {
+        "conversation_id": reply.thread_id,
+        "finish_reason": "stop",
+        "message_id": reply.message.id,
+        "output": reply.text,
+    }
+    assert watch.facts["request_id"] == "r2"
+
+
 async def test_an_attempt_without_an_answer_has_its_error(service):
     """Its class alone: its text is for people."""
     watch, once = Watch(), RetryPolicy(attempts=1)

@@ -384,3 +384,13 @@ async def test_a_cancelled_run_leaves_the_reference_in_the_log(service, caplog):
         assert session.job(text).id == told[0].id == "job_1"
         assert service.requests.count("create_job") == 1
         assert (await session.run_job("Fix it", timeout=900)).status == "completed"
+
+
+async def test_a_key_is_free_again_when_the_store_no_longer_keeps_its_record(service):
+    """``keep`` of the store counts from the record; without it a key is used for good."""
+    for keep, jobs in ((60, 2), (None, 1)):
+        async with service.session(ledger=MemoryStore(keep=keep)) as session:
+            ids = {(await session.create_job("x", dedupe_key="once")).id}
+            await asyncio.sleep(61)
+            ids.add((await session.create_job("x", dedupe_key="once")).id)
+        assert len(ids) == jobs
