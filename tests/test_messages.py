@@ -202,3 +202,14 @@ def test_a_role_of_a_later_version_is_kept() -> None:
     """The interface shows the role ``user`` and lists no others: any word is read, kept and written."""
     (message,) = coerce_messages([user(PARTS[0], role="tool", id="m")], ids())
     assert message.to_wire() == user(PARTS[0], role="tool", id="m")
+
+
+def test_content_is_the_text_only_where_there_are_no_parts():
+    """Other SDKs write a message with ``content``; beside parts it is a further field."""
+    text = {"type": "text", "text": "of the part"}
+    for parts, shown, extra in (
+        ([], "of the content", {}),
+        ([text], "of the part", {"content": "of the content"}),
+    ):
+        message = Message.from_wire({"role": "user", "parts": parts, "content": "of the content"})
+        assert (message.text, message.extra) == (shown, extra)
