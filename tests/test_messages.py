@@ -205,7 +205,7 @@ def test_a_role_of_a_later_version_is_kept() -> None:
 
 
 def test_content_is_the_text_only_where_there_are_no_parts():
-    """Other SDKs write a message with ``content``; beside parts it is a further field."""
+    """Other SDKs write a message with ``content``; beside parts it is an additional field."""
     text = {"type": "text", "text": "of the part"}
     for parts, shown, extra in (
         ([], "of the content", {}),

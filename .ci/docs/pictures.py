@@ -1,7 +1,7 @@
 """Makes the pictures of README and documentation, and the table of the page about speed.
 
 ``tox -e docs`` writes them. A test compares the stored files with new ones, except the pictures of the
-relay's page. Those stay as they are where there is no browser or no npm.
+relay's page. If the browser, npm or a package is missing, these are not changed.
 """
 
 from __future__ import annotations

@@ -311,7 +311,7 @@ class Transport:
         body = bytearray()
         failure: MintlifyError | None = None
         try:
-            # A limit costs more than reading what has arrived.
+            # If the complete body has arrived, a limit would cost more than reading it.
             with nullcontext() if response.content.is_eof() else TimeLimit(at, self._limits):
                 while len(body) <= most and (data := await response.content.readany()):
                     body += data

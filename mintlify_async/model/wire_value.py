@@ -336,9 +336,10 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     usual = fields.keys() | ignored
 
     def sort(content: Mapping[str, Any], misfits: Collection[str] = ()) -> dict[str, Any]:
-        """Return what the generated function takes: without nulls, with what it cannot read in one place.
+        """Return the values that the generated function can read.
 
-        It cannot read unknown fields, and *misfits*: lenient fields of another type.
+        Nulls are left out where null means absent. Unknown fields and *misfits* (lenient fields of another
+        type) go into ``extra``, if the class has it.
         """
         values: dict[str, Any] = {}
         extra: dict[str, Any] = {}

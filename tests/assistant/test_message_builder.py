@@ -126,7 +126,7 @@ def test_deltas_are_joined_when_the_message_is_read() -> None:
 
 
 def test_data_of_one_id_replaces_the_first_of_them() -> None:
-    """As the AI SDK finds it, where a message that is continued has the id twice."""
+    """If a continued message has two data parts of one id, the first is replaced, as in the AI SDK."""
     begun = Message(id="m", role="assistant", parts=tuple(DataPart(name="x", data=n, id="1") for n in (1, 2)))
     folded = fold(event("data-x", id="1", data=3), message=begun)
     assert [part.data for part in folded.message.parts] == [3, 2]

@@ -285,7 +285,7 @@ CUT_NAMES = [b"dat", b"e", b"event", b"retry", b"\xef\xbb\xbfda"]
 
 @pytest.mark.parametrize("body", NOTHING + CUT_NAMES)
 def test_an_empty_answer_is_an_interruption(body: bytes) -> None:
-    """Nothing, only comments, or a body that was cut in its first field's name."""
+    """The body is empty, has no data, or ends within or right after the name of its first field."""
     outcome = Outcome(MessageStream(), body)
     assert type(outcome.error) is StreamInterruptedError
     assert outcome.error.partial is None

@@ -1,4 +1,4 @@
-"""The local service of the commands, which wait for nothing between two polls or attempts in this process."""
+"""The local service for commands in this process. They wait 0.01 s between polls and between attempts."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Breach:
         script: What is scripted.
         customer: Its customer.
         thread_headers: Its names for the headers of a thread.
-        fixed: Whether the line that is printed fixes the main path.
+        fixed: Whether the test applies the printed line and runs the main path with it.
     """
 
     name: str
@@ -92,7 +92,7 @@ BREACHES = [
 @pytest.mark.usefixtures("virtual")
 @pytest.mark.parametrize("breach", BREACHES, ids=lambda breach: breach.name)
 async def test_what_is_broken_is_found_alone(monkeypatch, breach):
-    """A service that breaks one assumption: that row is broken, and the line that is printed fixes it."""
+    """If a service breaks one assumption, only that row is broken, and it prints a fix."""
     monkeypatch.setattr(operations, "THREAD_HEADERS", breach.thread_headers)
     async with LocalService(customers=[breach.customer]) as service:
         breach.script(service.script)

@@ -108,8 +108,8 @@ async def test_a_turn_that_fails_leaves_no_trace(service, session, script, error
     assert chat.unanswered is None
 
 
-async def test_a_turn_that_is_broken_off_leaves_no_trace(service, session):
-    """Closing or dropping the reply rolls it back; test_conversation_survives.py leaves and cancels."""
+async def test_a_reply_that_is_closed_or_dropped_leaves_no_trace(service, session):
+    """Its turn is rolled back."""
     chat = session.conversation()
 
     async def close() -> None:

@@ -28,7 +28,7 @@ async def test_connections_are_kept_for_less_than_four_seconds(service):
 
 
 def connections_to(port):
-    """Return how many bytes the kernel holds unsent for each connection to *port*, and if it has a socket."""
+    """For each connection to *port*, return its unsent bytes in the kernel, and whether it has a socket."""
     rows = [line.split() for line in TABLE.read_text().splitlines()[1:]]
     return [(int(row[4].split(":")[0], 16), row[9] != "0") for row in rows if row[2].endswith(f":{port:04X}")]
 

@@ -154,7 +154,7 @@ async def test_refused_connections_are_tried_again_and_certainly_not_sent(
 @pytest.mark.parametrize("reason", ["dns", "tls", "certificate"])
 @pytest.mark.parametrize("operation", ALL)
 async def test_what_fails_before_the_request_was_not_sent(service, operation, reason, caplog):
-    """No address, no TLS behind https, a certificate that is not trusted: no byte of the request leaves."""
+    """If the address, TLS or the certificate is wrong, no byte of the request is sent."""
     caplog.set_level("INFO", "mintlify_async")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
@@ -171,7 +171,7 @@ async def test_what_fails_before_the_request_was_not_sent(service, operation, re
     assert (error.sent, error.reason) == ("no", reason)
     assert {"dns": "no-such-host.invalid", "tls": "", "certificate": "certificate"}[reason] in str(error)
     assert sent == 0
-    assert ("again in" in caplog.text) is (reason != "certificate")  # which asking again cannot help
+    assert ("again in" in caplog.text) is (reason != "certificate")  # a retry does not help
 
 
 @pytest.mark.parametrize("borrowed", [False, True])

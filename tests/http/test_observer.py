@@ -43,8 +43,8 @@ async def test_an_observer_gets_the_facts_of_an_answer(service):
     assert watch.facts["request_id"] == "r2"
 
 
-async def test_an_attempt_without_an_answer_has_its_error(service):
-    """Its class alone: its text is for people."""
+async def test_a_failed_attempt_reports_the_class_of_its_error(service):
+    """The event has the error's class, not its text."""
     watch, once = Watch(), RetryPolicy(attempts=1)
     async with service.refusing(), service.session(retry=once, observer=watch) as session:
         with pytest.raises(APIConnectionError):
@@ -73,7 +73,7 @@ METHODS = dict.fromkeys(("start", "active", "set", "event", "end"), fail)
     ("method", "fails"), [*METHODS.items(), ("active", failing_at_its_end)], ids=[*METHODS, "a block's end"]
 )
 async def test_an_observer_that_fails_harms_nothing(service, caplog, method, fails):
-    """D8: what watches loses no job and no answer, and replaces no error. Its own error is logged."""
+    """No job and no answer is lost, and no error is replaced. The observer's error is logged."""
     watch = Watch()
     setattr(watch, method, fails)
     async with service.session(observer=watch) as session:

@@ -22,7 +22,7 @@ FINISH = chunk(BODY[WHOLE_EVENTS:]) + b"0\r\n\r\n"
     ("pieces", "most"),
     [([3600.0, FINISH], 4), ([0.05, DELTA] * 200 + [FINISH], 3), ([2.0, DELTA] * 200 + [FINISH], 10)],
 )
-async def test_data_that_arrives_sets_no_alarm(virtual, service, monkeypatch, pieces, most):
+async def test_events_do_not_each_set_an_alarm(virtual, service, monkeypatch, pieces, most):
     """However many events there are, the alarm is set again only when it is due, and none is left."""
     loop = asyncio.get_running_loop()
     alarms, call_at = [], loop.call_at

@@ -37,7 +37,7 @@ async def test_what_wraps_aiohttp_may_add_headers(service, session, monkeypatch)
 
 @pytest.mark.parametrize("borrowed", [False, True], ids=["own", "borrowed"])
 async def test_a_header_goes_out_once_however_it_is_written(borrowed: bool) -> None:
-    """A header takes the place of the session's or ours in any case; the key's and the body's are ours."""
+    """A call's header replaces ours and the session's, in any spelling, but not the key's or body's."""
     given = {"user-agent": "mine/1", "Accept": "x/y", "accept-encoding": "br", "x-a": "call"}
     heads: list[bytes] = []
 
@@ -118,7 +118,7 @@ def test_a_borrowed_session_of_another_loop_sends_nothing(mintlify_service):
     with asyncio.Runner() as owner:
         ours, session = owner.run(borrow(mintlify_service))
         asyncio.run(use_here(session))
-        owner.run(asyncio.sleep(0.05))  # it was the other loop that sent it
+        owner.run(asyncio.sleep(0.05))  # a request that was queued by mistake would be sent now
         owner.run(session.close())
         owner.run(ours.close())
         assert len(mintlify_service.requests) == 1

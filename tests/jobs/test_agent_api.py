@@ -116,7 +116,7 @@ async def test_a_follow_up_is_sent_once_per_key(service):
         )
         looks = service.requests.count("get_job")
         again = await two.job("job_1").send("Again", dedupe_key="k", on_active="raise")
-        assert service.requests.count("get_job") == looks  # which on_active needs before a new follow-up only
+        assert service.requests.count("get_job") == looks  # on_active polls only before a new follow-up
         assert service.requests.count("send_message") == 1
         for turn in (*turns, again):
             assert isinstance(turn, Turn)

@@ -374,7 +374,7 @@ async def test_a_key_needs_a_ledger(service):
 
 
 async def test_a_cancelled_run_leaves_the_reference_in_the_log(service, caplog):
-    """Trial 6: ``wait_for(run_job(…))`` lost a paid job without a trace. The handle is told first."""
+    """If ``wait_for`` cancels ``run_job``, the log has the reference, and ``on_created`` got the handle."""
     told = []
     async with service.session() as session:
         service.script.job(seconds=600)

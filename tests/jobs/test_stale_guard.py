@@ -157,9 +157,9 @@ async def test_a_look_counts_and_a_record_of_a_post_does_not(refreshed):
 
 @pytest.mark.parametrize("status", ["completed", "failed", "archived"])
 async def test_a_wait_ends_with_the_window(status):
-    """Seen to have ended before: 60 s after the follow-up, by a poll that begins then.
+    """If the job had ended before the follow-up, the wait ends 60 s after it, with a poll that starts then.
 
-    Another final status proves nothing; it may be the turn before's, late.
+    Another final status is no proof, because it may be a late one of the earlier turn.
     """
     agent = FakeAgent(in_turn("completed"))
     turn = await (await ended(agent)).send("Again")

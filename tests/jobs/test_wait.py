@@ -96,7 +96,7 @@ REFUSALS = [refused(status) for status in (400, 401, 403, 404, 405, 409, 410, 42
 
 @pytest.mark.parametrize("error", [*REFUSALS, ZeroDivisionError("a bug")], ids=repr)
 async def test_a_refusal_is_raised_at_once(error):
-    """What is wrong does not mend by waiting, nor does a job appear that was not created here."""
+    """Waiting does not help a refused request. A 404 is final if the job was not created here."""
     agent = FakeAgent(in_turn(error))
     with pytest.raises(type(error)) as caught:
         await agent.job()

@@ -139,7 +139,7 @@ class AwayStore(MemoryStore):
 async def test_a_refusal_that_cannot_be_noted_is_still_the_refusal(
     service: LocalService, caplog: pytest.LogCaptureFixture
 ):
-    """The caller gets the service's error, not the store's (D8)."""
+    """The caller gets the service's error, not the store's."""
     service.script.create_job(status=429, headers={"Retry-After": "300"}, times=1)
     async with service.session(quota=Quota(store=AwayStore())) as session:
         with pytest.raises(RateLimitError):
@@ -158,7 +158,7 @@ async def test_each_site_has_a_count_of_its_own(service):
 
 
 async def test_each_customer_has_its_own_counts():
-    """Of one quota: jobs by project, questions by key; a job that is known uses no slot."""
+    """One quota counts jobs by project and questions by key. A job that the ledger has uses no slot."""
     customers = [Customer("acme"), Customer("beta")]
     quota = Quota(create_job=1, ask_per_key=1, ask_per_organization=None, ask_per_address=None)
     async with (

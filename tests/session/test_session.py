@@ -299,7 +299,7 @@ async def test_each_customer_is_polled_with_its_own_key(service, session):
 
 
 async def test_a_hook_that_fails_after_a_creation_does_not_lose_the_job(session, caplog):
-    """D8: its error is the caller's; the log has the reference of the paid job."""
+    """Its error is the caller's; the log has the reference of the paid job."""
 
     def fail(handle):
         raise OSError("mine")

@@ -78,7 +78,7 @@ def write_files(block: Block, folder: Path) -> None:
 
 
 async def run_fragment(block: Block, service: LocalService) -> str:
-    """Run the block in this process, with a session. Return nothing."""
+    """Run the block in this process, with a session. Return an empty string."""
     names = {name: getattr(mintlify_async, name) for name in mintlify_async.__all__}
     names |= {"asyncio": asyncio, "os": os, "__name__": "fragment"}
     text = "\n" * (block.line - 1) + block.text  # its lines are the page's

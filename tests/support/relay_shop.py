@@ -114,7 +114,7 @@ class Shop:
                     await self.page.screenshot(path=Path(folder) / f"{state}-{scheme}-{width}.png")
 
 
-# The width of the page's content, and by how much that of the messages is too wide.
+# The width of the page's content, and by how many pixels the messages are wider than their box.
 WIDTHS = """(() => {
   const box = document.querySelector('.messages');
   return [document.documentElement.scrollWidth, box ? box.scrollWidth - box.clientWidth : 0];

@@ -83,7 +83,7 @@ class _Listener(logging.Handler):
 
 
 def _listen_to(cls: type[BaseException]) -> None:
-    """Check each error of *cls* and its subclasses when it is made, caught by a test or not."""
+    """Check each error of *cls* and its subclasses when it is made, also if no test catches it."""
     original = cls.__init__
 
     @functools.wraps(original)
@@ -124,7 +124,7 @@ def pytest_collection_finish() -> None:
     root = logging.getLogger()
     root.addHandler(_Listener(level=1))
     root.setLevel(1)
-    # It logs each rule that it tries, although it gets only answers.
+    # markdown_it logs each rule that it tries, and parses only answers.
     logging.getLogger("markdown_it").setLevel(logging.WARNING)
     _listen_to(errors.MintlifyError)
     _listen_to(errors.CauseSummary)

@@ -132,10 +132,10 @@ async def test_at_most_two_answers_of_a_user_go_on_unread():
         ({"max_per_user": 2}, ["ada", "ada", "ada", "bob"], [200, 200, 429, 200]),
         ({"max_concurrent": 100}, [f"user-{number}" for number in range(26)], [200] * 25 + [429]),
     ],
-    ids=["all", "a user", "an address"],
+    ids=["all", "a user", "an IP address"],
 )
 async def test_places_are_counted(settings, users, statuses):
-    """In all, for a user, and for whoever makes up users: an address has a quarter of them."""
+    """In all, by user and by IP address. An address gets a quarter of all, even with invented users."""
     async with desk(**settings) as here:
         here.service.script.ask(events=ENDLESS, times=None)
         bodies = [{"id": f"chat-{number}", "messages": [user_message("q")]} for number in range(len(users))]

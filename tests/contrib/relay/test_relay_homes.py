@@ -128,7 +128,7 @@ WRONG: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("make", "field"), WRONG, ids=[field for _, field in WRONG])
 async def test_bad_settings_are_named(session, make, field):
-    """Before any question; and nothing is added to an app that cannot say who asks."""
+    """The error names the field, and is raised before any question is sent."""
     with pytest.raises(ConfigurationError) as caught:
         make(partial(Relay, session, secrets=[SECRET], user=x_user))
     assert caught.value.field == field

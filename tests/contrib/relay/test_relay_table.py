@@ -410,7 +410,7 @@ async def test_the_shutdown_waits_for_what_ends_in_time(here):
 
 @streams
 async def test_a_second_tab_reads_on_when_the_first_one_leaves(here):
-    """It gets all of it, from the first event to the end."""
+    """The second tab gets the complete answer, from the first event to the end."""
     here.service.script.ask(events=SLOW)
     async with here.far.request(here.body()) as first:
         await read_until(first)
@@ -424,7 +424,7 @@ async def test_a_second_tab_reads_on_when_the_first_one_leaves(here):
 
 @streams
 async def test_the_shutdown_waits_for_an_answer_that_nobody_reads(here):
-    """It is whole, if it ends in time."""
+    """If the answer ends in time, it is complete."""
     here.service.script.ask(events=SLOW)
     await here.ask_and_leave(silent=False)
     await here.desk.relay.drain(20)
