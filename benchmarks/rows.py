@@ -145,11 +145,11 @@ async def converse(server: str, kind: str, path: str, turns: int) -> list[float]
     redis = importlib.import_module("redis.asyncio").Redis(unix_socket_path=f"{path}/redis")
     stores = {"memory": MemoryStore(), "SQLite": SQLiteStore(f"{path}/chats")}
     store = {**stores, "Redis": RedisStore(redis), CONTROL: None}[kind]
-    given = {"store": store, "id": str(time.time_ns()), "owner": "a"} if store else {}  # control: no history
+    identity = {"store": store, "id": str(time.time_ns()), "owner": "a"} if store else {}  # not the control
     async with CLIENTS[OURS](server) as ours, redis:
         costs, rounds, session = [], [0.0], ours.session.with_options(domain="searched")
         for number in range(turns + 5):
-            chat = session.conversation(max_messages=8, **given)
+            chat = session.conversation(max_messages=8, **identity)
             gc.collect()
             turn, start = asyncio.create_task(chat.ask(QUESTION).run()), time.process_time()
             while not turn.done():  # in the last five turns the loop goes round without a pause

@@ -23,9 +23,9 @@ DOCS = Path(mintlify_async.__file__).parent / "docs"
 def link(name: str, page: str) -> str | None:
     """Return the URL of a name, or of a class's method. Of two URLs, return the one on the same page."""
     words = name.split(".")
-    found = [entry for entry in entries() if entry.name in words[-2:]]
-    found.sort(key=lambda entry: entry.page != page)
-    return f"/reference/{found[0].page}#{found[0].name.lower()}" if found else None
+    matches = [entry for entry in entries() if entry.name in words[-2:]]
+    matches.sort(key=lambda entry: entry.page != page)
+    return f"/reference/{matches[0].page}#{matches[0].name.lower()}" if matches else None
 
 
 def api_page(page: str) -> str:

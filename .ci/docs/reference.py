@@ -57,11 +57,11 @@ def entries() -> tuple[Entry, ...]:
             paths.setdefault((name, id(getattr(module, name))), []).append(path)
     for name, path in TABLES["also"].items():
         paths[name, id(getattr(importlib.import_module(path), name))] = [path]
-    found: list[Entry] = []
+    public: list[Entry] = []
     for (name, _), homes in sorted(paths.items(), key=lambda item: (item[0][0], item[1])):
         thing = getattr(importlib.import_module(homes[0]), name)
-        found.append(Entry(name, tuple(sorted(homes, key=len)), thing, _page(name, homes, thing)))
-    return tuple(found)
+        public.append(Entry(name, tuple(sorted(homes, key=len)), thing, _page(name, homes, thing)))
+    return tuple(public)
 
 
 def _page(name: str, paths: list[str], thing: Any) -> str:

@@ -11,7 +11,14 @@ from typing import Any, Final, TypeAlias
 
 from ..errors import StreamDecodeError, printable
 from ..events import EVENT_TYPES, Data, ReasoningDelta, StreamEvent, TextDelta, UnknownEvent
-from ..model.json_text import DecodeProblem, decode_json, mask_keys, mask_text, scan_text
+from ..model.json_text import (
+    EXCERPT_CHARACTERS,
+    DecodeProblem,
+    decode_json,
+    mask_keys,
+    mask_text,
+    scan_text,
+)
 from ..model.wire_value import read_value
 
 __all__ = ["DONE", "build_event", "parse_event", "parse_json", "plain_delta"]
@@ -19,8 +26,6 @@ __all__ = ["DONE", "build_event", "parse_event", "parse_json", "plain_delta"]
 DONE: Final = "[DONE]"
 """The data that ends an answer and is no event. ``stream`` and the kit's ``redaction`` look for it."""
 
-_EXCERPT: Final = 2000
-"""Characters of an event's data that an error keeps."""
 
 _Delta: TypeAlias = TextDelta | ReasoningDelta
 
@@ -50,7 +55,7 @@ def plain_delta(data: str) -> _Delta | None:
 
 def undecodable(problem: str, data: str) -> StreamDecodeError:
     """Return the error for event data that cannot be decoded, with thread keys masked."""
-    excerpt = mask_text(data[:_EXCERPT])
+    excerpt = mask_text(data[:EXCERPT_CHARACTERS])
     return StreamDecodeError(f"{problem}: {printable(excerpt)}", excerpt=excerpt)
 
 

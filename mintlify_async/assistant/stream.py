@@ -34,7 +34,7 @@ from ..errors import (
 )
 from ..events import AbortEvent, ErrorEvent, Finish, StreamEvent, TextDelta
 from ..messages import Message
-from ..model.json_text import DecodeProblem, decode_json, mask_text
+from ..model.json_text import EXCERPT_CHARACTERS, DecodeProblem, decode_json, mask_text
 from ..model.thread import Thread
 from .decode import DONE, build_event, parse_json, plain_delta
 from .message_builder import GrowingText, MessageBuilder
@@ -45,7 +45,6 @@ MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
 
 _HEAD_BYTES: Final = 4096
 """How many bytes of a body are kept for the excerpt, in case it is not an event stream."""
-_EXCERPT: Final = 2000
 _ENDS: Final = (Finish, AbortEvent, ErrorEvent)
 """The events that announce an end."""
 _THREAD_FIELDS: Final = frozenset(("threadId", "threadKey", "messageMetadata"))
@@ -296,7 +295,7 @@ class MessageStream:
         if self._sse_decoder.data_seen or not self._sse_decoder.foreign_seen:
             return None
         head = self._head.decode("utf-8", "replace").lstrip("\ufeff")
-        excerpt = self._finder.mask(head)[:_EXCERPT]
+        excerpt = self._finder.mask(head)[:EXCERPT_CHARACTERS]
         return UnexpectedResponseError(
             f"the answer is not an event stream but {_kind_of(excerpt.lstrip())}: {printable(excerpt)}",
             excerpt=excerpt,

@@ -16,7 +16,7 @@ import attrs
 from attrs import frozen
 
 from ..errors import UnexpectedResponseError, printable
-from .json_text import DecodeProblem, drop_keys, json_safe, mask_keys
+from .json_text import EXCERPT_CHARACTERS, DecodeProblem, drop_keys, json_safe, mask_keys
 from .response_info import ResponseInfo
 from .wire_value import EMPTY, UNCOMPARED, Lenient, WireValue, read_value
 
@@ -120,7 +120,7 @@ class Job(WireValue):
 
 
 def _not_a_job(problem: str, wire: object, raw: ResponseInfo | None) -> UnexpectedResponseError:
-    excerpt = json.dumps(json_safe(mask_keys(wire)), default=str)[:2000]
+    excerpt = json.dumps(json_safe(mask_keys(wire)), default=str)[:EXCERPT_CHARACTERS]
     return UnexpectedResponseError(
         f"the service's response is not a job: job{problem}: {printable(excerpt)}",
         excerpt=excerpt,

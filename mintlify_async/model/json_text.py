@@ -26,6 +26,9 @@ THREAD_KEY: Final = "threadKey"
 MAX_DEPTH: Final = 200
 """Deepest nesting of JSON that is accepted."""
 
+EXCERPT_CHARACTERS: Final = 2000
+"""How much of a text that cannot be used an error keeps."""
+
 _TOO_DEEP: Final = f"is nested deeper than {MAX_DEPTH}"
 
 

@@ -10,7 +10,7 @@ from attrs import define, field
 
 from ..errors import APIStatusError, NotFoundError, UnexpectedResponseError, printable, status_error_class
 from ..model.job_record import Job
-from ..model.json_text import DecodeProblem, as_object, decode_json, mask_text
+from ..model.json_text import EXCERPT_CHARACTERS, DecodeProblem, as_object, decode_json, mask_text
 from ..model.response_info import Headers, ResponseInfo
 from .argument_checks import host_of
 from .assumptions import Assumptions
@@ -80,7 +80,7 @@ def read_job(
         pass
     raise UnexpectedResponseError(
         f"the answer ({answer.status}) is not a job: {printable(text) or 'it is empty'}",
-        excerpt=text[:2000],
+        excerpt=text[:EXCERPT_CHARACTERS],
         status=answer.status,
         headers=info.headers,
         request_id=info.request_id,

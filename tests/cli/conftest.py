@@ -12,7 +12,7 @@ from mintlify_async.testing import JobLife, LocalService
 def no_waits(monkeypatch):
     delay = RetryPolicy.delay
     monkeypatch.setattr(PollPolicy, "delay", lambda *_: 0.01)
-    monkeypatch.setattr(RetryPolicy, "delay", lambda *place, **of: delay(*place, **of) and 0.01)
+    monkeypatch.setattr(RetryPolicy, "delay", lambda *args, **options: delay(*args, **options) and 0.01)
 
 
 @pytest.fixture

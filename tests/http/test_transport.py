@@ -38,7 +38,7 @@ async def test_what_wraps_aiohttp_may_add_headers(service, session, monkeypatch)
 @pytest.mark.parametrize("borrowed", [False, True], ids=["own", "borrowed"])
 async def test_a_header_goes_out_once_however_it_is_written(borrowed: bool) -> None:
     """A call's header replaces ours and the session's, in any spelling, but not the key's or body's."""
-    given = {"user-agent": "mine/1", "Accept": "x/y", "accept-encoding": "br", "x-a": "call"}
+    headers = {"user-agent": "mine/1", "Accept": "x/y", "accept-encoding": "br", "x-a": "call"}
     heads: list[bytes] = []
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -57,11 +57,11 @@ async def test_a_header_goes_out_once_however_it_is_written(borrowed: bool) -> N
             options["client_session"] = await stack.enter_async_context(aiohttp.ClientSession())
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with MintlifySession(project_id="p", admin_key=KEYS.admin, base_url=url, **options) as session:
-            await session.create_job("x", headers=given)
+            await session.create_job("x", headers=headers)
     lines = [line.partition(": ") for line in heads[0].decode().split("\r\n")[1:] if line]
     sent = [(name.lower(), value) for name, _, value in lines]
     assert len(sent) == len(dict(sent))
-    names = (*map(str.lower, given), "x-b", "content-type", "authorization")
+    names = (*map(str.lower, headers), "x-b", "content-type", "authorization")
     assert {name: dict(sent)[name] for name in names} == {
         "user-agent": "mine/1",
         "accept": "x/y",

@@ -130,8 +130,8 @@ async def test_what_no_page_sends_is_refused(here, status, body, caplog):
     assert headers["content-type"].startswith("text/plain")
     assert 0 < len(text) < 100
     assert here.service.requests == []
-    told = [record.levelname for record in caplog.records if f"refused with {status}" in record.message]
-    assert told == ["WARNING"]
+    levels = [record.levelname for record in caplog.records if f"refused with {status}" in record.message]
+    assert levels == ["WARNING"]
 
 
 # --- What passes --------------------------------------------------------------------------------------

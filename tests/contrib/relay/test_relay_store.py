@@ -123,13 +123,13 @@ async def test_regenerate_and_edit(here, make, kept):
     answers = [await say(here, form(text, id)) for id, text in texts.items()]
     body = make(answers)
     new = await say(here, body)
-    kept = [answers[int(id[1]) - 1] if id.startswith("a") else id for id in kept]
-    assert asked(here) == kept
+    expected_ids = [answers[int(id[1]) - 1] if id.startswith("a") else id for id in kept]
+    assert asked(here) == expected_ids
     assert "threadId" not in here.asked
     assert new not in answers
     history = await shown(here)
-    assert [id for id, _ in history] == [*kept, new]
-    assert history[-2][1] == ("edited" if "edited" in str(body) else texts[kept[-1]])
+    assert [id for id, _ in history] == [*expected_ids, new]
+    assert history[-2][1] == ("edited" if "edited" in str(body) else texts[expected_ids[-1]])
     await say(here, form("four", "u4"))
     assert here.asked["threadId"] == list(here.service.threads)[-1]
     assert len(here.service.requests) == 5
