@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import ssl as ssl_module
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,6 +32,7 @@ from .protocol.habits import ARGUMENTS
 from .protocol.object_checks import check_type
 from .protocol.secret import hidden
 from .rendering.sources import check_site
+from .runtime.caller import Place
 from .runtime.per_event_loop import LoopLocal
 from .storage.store import check_store
 
@@ -100,23 +102,25 @@ class Options(CallDefaults):
 class Shared:
     """What a session shares with those that its ``with_options`` makes: connections, and jobs it knows.
 
-    *options* are those of the first session, by which all jobs are polled.
+    Sessions, handles and open replies keep it alive. It is collected with the last of them, and warns if the
+    session was never closed. It contains no keys, because a reply must not keep them.
+
+    Args:
+        options: Those of the first session, which limit how often jobs are polled.
+        transport: How connections are made.
+        made_at: Where the first session was made.
     """
 
-    def __init__(self, options: Options, transport: TransportSettings) -> None:
+    def __init__(self, options: Options, transport: TransportSettings, made_at: Place) -> None:
         self.transport = transport
         self.budget = RetryBudget(options.retry.budget)
         self.states = JobStates()
-
-        # Connections must not keep the session alive, or leaving it without closing would go unnoticed.
-        def connect() -> LoopResources:
-            return LoopResources(Transport(transport), agent)
-
-        self.loops = LoopLocal(connect)
-        agent = self.agent_api(options)
+        policy = options.poll
+        self.loops = LoopLocal(lambda: LoopResources(Transport(transport), policy))
+        self._made_at = made_at
 
     def agent_api(self, options: Options) -> AgentAPI:
-        """Return what sends requests with *options*."""
+        """Return what sends requests with *options*. It keeps the connections alive."""
         loops = self.loops
         http = Dispatcher(
             assumptions=options.assumptions,
@@ -135,7 +139,19 @@ class Shared:
             defaults=options,
             states=self.states,
             ledger=options.ledger,
+            owner=self,
         )
+
+    def __del__(self) -> None:
+        """Free the connections, and warn, if the session was not closed."""
+        if self.loops.abandon():
+            warnings.warn(
+                f"a MintlifySession made at {':'.join(map(str, self._made_at))} was never closed; "
+                "use `async with` or `await session.close()`",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
 
 
 def from_environment(argument: object, variable: str, name: str) -> str | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import ssl as ssl_module
-import warnings
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
@@ -120,8 +118,8 @@ class MintlifySession:
         observer: Observer | None = None,
     ) -> None:
         admin_key, assistant_key = hidden(admin_key), hidden(assistant_key)  # frames show their locals
-        self._closed = True  # until all arguments are checked: __del__ must not warn of an invalid call
-        self._parent: MintlifySession | None = None
+        self._closed = False
+        self._has_parent = False
         assumptions = Assumptions() if assumptions is None else assumptions
         admin, assistant = session_keys(admin_key, assistant_key, assumptions)
         transport = transport_settings(assumptions, base_url, allow_insecure_http, client_session, proxy, ssl)
@@ -142,11 +140,9 @@ class MintlifySession:
             ledger=ledger,
             observer=observer,
         )
-        self._shared = Shared(options, transport)
+        self._shared = Shared(options, transport, caller())
         self._use(options)
-        self._made_at = caller()
         load_converter()  # now, because it takes about 15 ms: the first event of an answer would wait for it
-        self._closed = False
 
     # The verbs ----------------------------------------------------------------------------------
 
@@ -198,7 +194,7 @@ class MintlifySession:
     async def _create(self, agent: AgentAPI, call: Call, dedupe_key: str | None) -> JobHandle:
         self._check_open()
         job = await agent.create(call, dedupe_key)
-        return created_handle(self._for_handles(), call.project_id or "", job)
+        return created_handle(self._agent, call.project_id or "", job)
 
     def job(self, ref: JobReference | JobRecord | str, *, project_id: str | None = None) -> JobHandle:
         """Return a handle for an existing job. Nothing is sent.
@@ -212,7 +208,7 @@ class MintlifySession:
         """
         self._check_open()
         project = self._options.project_id if project_id is None else self._options.project(project_id)
-        return handle_for(self._for_handles(), ref, project_id=project)
+        return handle_for(self._agent, ref, project_id=project)
 
     @helpful
     async def run_job(
@@ -258,8 +254,7 @@ class MintlifySession:
                 except BaseException:
                     log.warning("on_created failed; the job was created and keeps running: %s", handle.ref)
                     raise
-            waiting = handle_over(handle, evolve(agent, owner=self))
-            return await wait_for_own(waiting, timeout, check=check)
+            return await wait_for_own(handle_over(handle, agent), timeout, check=check)
 
     @helpful
     def ask(
@@ -324,7 +319,7 @@ class MintlifySession:
     def _assistant(self) -> AssistantAPI:
         """Return what prepares and sends a question, and keeps the session alive."""
         options = self._options
-        return AssistantAPI(self._agent.http, options, options.site, self._check_open)
+        return AssistantAPI(self._agent.http, options, options.site, self._check_open, self._shared)
 
     @helpful
     def conversation(
@@ -448,8 +443,8 @@ class MintlifySession:
         Args:
             timeouts: Other timeouts.
             retry: Another retry policy.
-            poll: Another poll policy. Its ``per_second`` and ``timeout`` have no effect, because all waits on
-                a loop are polled with those of this session, its headers and timeouts.
+            poll: Another poll policy for the waits of the new session's handles. Its ``per_second`` and
+                ``timeout`` have no effect: all polls on a loop have those of this session.
             changes: ``admin_key``, ``assistant_key``, ``project_id``, ``domain``, ``site``, ``fp``,
                 ``retrieval_page_size``, ``headers``, ``extra_body``, ``quota``, ``ledger``, ``observer``.
                 If a key is None, there is no key. The environment is not read again.
@@ -463,7 +458,7 @@ class MintlifySession:
         options = self._options.changed(changes)
         changed_session = object.__new__(type(self))
         changed_session.__dict__.update(self.__dict__)
-        changed_session._parent = self  # keeps it alive: its __del__ would close the shared connections
+        changed_session._has_parent = True
         changed_session._use(options)
         return changed_session
 
@@ -474,7 +469,7 @@ class MintlifySession:
         connections when this session is from :meth:`with_options`.
         """
         self._closed = True
-        if self._parent is None:
+        if not self._has_parent:
             await self._shared.loops.close()
 
     aclose = close
@@ -508,18 +503,6 @@ class MintlifySession:
     async def __aexit__(self, *error: object) -> None:
         await self.close()
 
-    def __del__(self) -> None:
-        if getattr(self, "_closed", True) or self._parent is not None:
-            return
-        if self._shared.loops.abandon():
-            warnings.warn(
-                f"a MintlifySession made at {':'.join(map(str, self._made_at))} was never closed; "
-                "use `async with` or `await session.close()`",
-                ResourceWarning,
-                stacklevel=2,
-                source=self,
-            )
-
     def __repr__(self) -> str:
         if not hasattr(self, "_options"):  # a traceback shows a session whose arguments were refused
             return "<MintlifySession without options>"
@@ -539,15 +522,6 @@ class MintlifySession:
     def _use(self, options: Options) -> None:
         self._options = options
         self._agent = self._shared.agent_api(options)
-        self._agent_of_handles: weakref.ref[AgentAPI] | None = None
-
-    def _for_handles(self) -> AgentAPI:
-        """Return the object that all handles call. It keeps the session alive, but not the reverse."""
-        agent = self._agent_of_handles() if self._agent_of_handles is not None else None
-        if agent is None:
-            agent = evolve(self._agent, owner=self)
-            self._agent_of_handles = weakref.ref(agent)
-        return agent
 
 
 def record_requests(session: MintlifySession, recorder: RequestRecorder | None) -> None:

@@ -29,12 +29,14 @@ class AssistantAPI:
         site: The URL of the documentation, or None. Links in answers start with it.
         check_open: Raises when the session is closed. A bound method of the session keeps it alive
             for as long as the question may still be sent.
+        connections: Stay open while they are referred to. They contain no keys.
     """
 
     http: Dispatcher
     defaults: CallDefaults
     site: str | None
     check_open: Callable[[], None]
+    connections: object
 
     def call(self, question: Question, **options: Unpack[AskOptions]) -> Call:
         """Check a question and its options, and return the call. Nothing is sent.

@@ -94,6 +94,7 @@ class Reply(Extras, AsyncOnly):
         self._stream = self._new_stream(call)
         self._opening: TimeLimit | None = None  # while it enters the turn or connects
         self._live: LiveResponse | None = None
+        self._connections: object = None  # kept open until the answer has ended
         self._response: ResponseInfo | None = None
         self._unsaved: Finish | None = None  # read, but its turn is still being saved
         self._error: Exception | None = None  # raised by every later ``await``
@@ -312,7 +313,8 @@ class Reply(Extras, AsyncOnly):
         """Send the question and take over the connection of its answer."""
         assert self._question is not None
         assistant, call = self._question
-        self._question = None  # a reply may be kept for long; it must not keep the session and its keys
+        # A reply may be kept for long; it must not keep the session and its keys.
+        self._question, self._connections = None, assistant.connections
         try:
             self._observation = observation = assistant.observe(call)
             with nullcontext() if observation is None else observation.active():
@@ -455,6 +457,7 @@ class Reply(Extras, AsyncOnly):
         self._state = how
         if self._live is not None and not self._live.closed:
             self._live.close()
+        self._connections = None
         if self._alarm is not None:
             self._alarm.cancel()
         if isinstance(error, MintlifyError):

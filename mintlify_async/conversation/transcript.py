@@ -17,7 +17,7 @@ from ..messages import Message
 from ..model.number_checks import check_number
 from ..protocol.argument_checks import ANONYMOUS
 from ..protocol.calls import new_message_id
-from ..runtime.cancellation import finish_shielded
+from ..runtime.tasks import finish_shielded
 from ..runtime.worker_thread import compute
 from ..storage.store import Store, check_name, check_store, new_version
 from .history import Contents, TurnQuestion

@@ -21,8 +21,8 @@ from ..messages import Message
 from ..model.thread import Thread
 from ..protocol.calls import Call, new_message_id
 from ..rendering.readable_text import shorten
-from ..runtime.cancellation import cancel_requests
 from ..runtime.limits import TimeLimit
+from ..runtime.tasks import cancel_requests
 from .history import Contents, TurnQuestion
 from .transcript import Transcript
 from .turn_lock import TurnLock

@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, MutableMapping
 from typing import Any, Protocol
 
 from ..errors import StateError
+from ..runtime.per_event_loop import running_loop
 from ..runtime.slow_steps import LoggedIfSlow
 
 Key = tuple[int, str, str]  # the id() of the store, the owner, the conversation's id
@@ -111,14 +112,6 @@ def busy_error() -> StateError:
         "this conversation is busy with another turn; read that reply to its end or close it first, "
         'or make the conversation with busy="queue"'
     )
-
-
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop of this thread. None if no loop is running."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 _LOCKS: MutableMapping[object, MutableMapping[Key, TurnLock]] = weakref.WeakKeyDictionary()

@@ -33,9 +33,9 @@ from ..protocol.calls import Call, KeyKind
 from ..protocol.responses import WholeResponse, lower_headers, read_job, request_id, status_error
 from ..protocol.secret import Secret
 from ..runtime import dates
-from ..runtime.cancellation import cancel_requests
 from ..runtime.per_event_loop import session_closed
 from ..runtime.slow_steps import SECONDS, LoggedIfSlow
+from ..runtime.tasks import cancel_requests
 from .failures import CLOSED, AttemptLimit, timed_out
 from .observer import Fact, Observation, Observer, begin_observation
 from .response_body import LiveResponse

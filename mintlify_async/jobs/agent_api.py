@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from weakref import WeakValueDictionary
 
 from attrs import define, field
 
@@ -22,8 +21,8 @@ from ..model.response_info import ResponseInfo
 from ..protocol.api_keys import Key
 from ..protocol.calls import Call, CallDefaults, get_job_call
 from ..runtime import dates
-from ..runtime.cancellation import finish_shielded
-from ..runtime.per_event_loop import LoopLocal
+from ..runtime.per_event_loop import LoopLocal, running_loop
+from ..runtime.tasks import finish_shielded
 from ..storage.store import Store
 from .claims import LEASE_MARGIN, LONGEST_LEASE, Claim, check_key, request_parts
 from .poll_scheduler import PollScheduler
@@ -34,36 +33,27 @@ from .stale_guard import JobState, JobStates, Look, Moment, response_headers
 
 def moment(headers: Mapping[str, str]) -> Moment:
     """Return this moment on the running loop. *headers* are the headers of the service's response."""
-    loop = asyncio.get_running_loop()
-    return Moment(Stamp(dates.now(), http_date(headers.get("date"))), loop, loop.time())
+    loop = running_loop()  # None when Python closes the coroutine
+    return Moment(
+        Stamp(dates.now(), http_date(headers.get("date"))), loop, 0.0 if loop is None else loop.time()
+    )
 
 
 class LoopResources:
-    """The connections, the poll schedulers and the unfinished recordings of one event loop."""
+    """The connections, the poll scheduler and the unfinished recordings of one event loop."""
 
-    def __init__(self, transport: Transport, calls: AgentAPI) -> None:
+    def __init__(self, transport: Transport, policy: PollPolicy) -> None:
         """Keep them together, so that they are closed in the right order."""
         self.transport = transport
         self.recordings = Recordings()
-        # By the keys that ``with_options`` took. Each lasts as long as its waits, the session's for good.
-        self._schedulers: WeakValueDictionary[Key, PollScheduler] = WeakValueDictionary()
-        self._session_scheduler = self.scheduler_for(calls)
-
-    def scheduler_for(self, calls: AgentAPI) -> PollScheduler:
-        """Return the scheduler that polls with the key of *calls*: no customer's job with another's key."""
-        key = calls.http.keys["admin"]
-        scheduler = self._schedulers.get(key)
-        if scheduler is None:
-            scheduler = self._schedulers[key] = PollScheduler(calls.poll, calls.look)
-        return scheduler
+        self.scheduler = PollScheduler(policy)
 
     async def close(self) -> None:
         """End every wait, stream and request, and finish all pending records, even if cancelled."""
         await finish_shielded(self._close())
 
     async def _close(self) -> None:
-        for scheduler in list(self._schedulers.values()):
-            await scheduler.close()
+        await self.scheduler.close()
         await self.transport.close()
         await self.recordings.close()
 
@@ -79,7 +69,7 @@ class AgentAPI:
     Args:
         http: Sends the requests.
         loops: The connections and the poll scheduler of each event loop.
-        poll: When jobs are polled.
+        poll: When its waits poll, and which failures they tolerate.
         defaults: The settings of a call that names no others.
         states: The states of the session's jobs.
         ledger: The store of the claims on dedupe keys, or None.
@@ -97,9 +87,14 @@ class AgentAPI:
     observation: Observation | None = None
     owner: object = field(default=None, repr=False)
 
+    @property
+    def admin_key(self) -> Key:
+        """The key that is sent."""
+        return self.http.keys["admin"]
+
     def scheduler(self) -> PollScheduler:
-        """Return the running loop's scheduler for this key."""
-        return self.loops.get().scheduler_for(self)
+        """Return the running loop's scheduler of polls."""
+        return self.loops.get().scheduler
 
     def observed(
         self, operation: str, project_id: str, job_id: str | None, *, active: bool = True
@@ -164,13 +159,13 @@ class AgentAPI:
 
         Args:
             state: The job.
-            retry: Whether to retry. If not, there is one attempt within ``PollPolicy.timeout``.
-            limit: Limits that attempt further, in seconds.
+            retry: Whether to retry. If not, there is one attempt.
+            limit: Limits that attempt, in seconds.
         """
         project_id, job_id = state.key
         call = get_job_call(self.defaults, project_id, job_id)
         if not retry:
-            call = call.within(min(call.timeouts.request, self.poll.timeout, limit))
+            call = call.within(min(call.timeouts.request, limit))
         loop = asyncio.get_running_loop()
         began, date = loop.time(), dates.now()
         job: Job | None = None

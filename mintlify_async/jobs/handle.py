@@ -127,7 +127,7 @@ class JobHandle:
         check_timeout(timeout)
         calls, state = self._calls, self._state
         with calls.observed("wait", *state.key, active=False) as observation:
-            wait = JobWait(calls.scheduler(), state, timeout, partial(_note_poll, observation))
+            wait = JobWait(calls, state, timeout, partial(_note_poll, observation))
             while not (job := await wait.change()).done:
                 pass
             if job.status == "failed" and check:
@@ -169,7 +169,7 @@ class JobHandle:
             ConfigurationError: *timeout* is not a number of seconds.
         """
         check_timeout(timeout)
-        return JobWatch(lambda: JobWait(self._calls.scheduler(), self._state, timeout))
+        return JobWatch(lambda: JobWait(self._calls, self._state, timeout))
 
     async def send(
         self,
@@ -239,7 +239,8 @@ class JobHandle:
         if on_active == "wait":
             await self.wait(min(DEFAULT_TIMEOUT, max(0.0, seconds_left)), check=False)
         elif on_active == "raise":
-            job = _record_of(await self._calls.look(self._state, limit=seconds_left / 2))
+            calls = self._calls
+            job = _record_of(await calls.look(self._state, limit=min(calls.poll.timeout, seconds_left / 2)))
             if not self.done:
                 raise StateError(
                     f"job {printable(self.id)} is {printable(job.status)} and its newest turn has not ended; "

@@ -10,10 +10,10 @@ import asyncio
 import contextvars
 import itertools
 import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Hashable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
 
 from attrs import define
 
@@ -22,6 +22,7 @@ from ..http.retry import retry_after_seconds
 from ..model.job_ref import Stamp
 from ..runtime import dates
 from ..runtime.limits import TimeLimit
+from ..runtime.tasks import end_tasks, start_task
 from .polling import LONGEST_PAUSE, PollPolicy
 from .stale_guard import JobKey, JobState, Look, Moment, response_headers
 
@@ -32,11 +33,29 @@ MOST_LATE_LOOKS: Final = 100
 """How many first looks after a deadline may be under way at once. ``per_second`` does not limit them."""
 
 
+class Poller(Protocol):
+    """Polls jobs for a wait: the agent API of its session."""
+
+    @property
+    def admin_key(self) -> Hashable:
+        """The key that it polls with. Waits share a poll only if they have the same key."""
+        ...
+
+    def look(self, state: JobState, *, limit: float) -> Coroutine[Any, Any, Look]:
+        """Poll a job once, within *limit* seconds, and note the look in its state."""
+        ...
+
+
+PollKey: TypeAlias = tuple[Hashable, JobKey]
+"""The key to poll with, and the job: no customer's job is polled with the key of another one."""
+
+
 @define(eq=False, repr=False, match_args=False)
 class Poll:
     """One poll of a job, planned or under way, for the waits that share it.
 
     Args:
+        poller: Polls the job. It is that of the first wait that needed this poll.
         state: The job.
         outcome: Becomes the look, or the error of a session that was closed.
         due: When it should start, by the loop's time.
@@ -46,6 +65,7 @@ class Poll:
         task: Its task; None while it is planned.
     """
 
+    poller: Poller
     state: JobState
     outcome: asyncio.Future[Look]
     due: float = math.inf
@@ -53,6 +73,11 @@ class Poll:
     first: int = 0
     waits: int = 0
     task: asyncio.Task[Look] | None = None
+
+    @property
+    def key(self) -> PollKey:
+        """The key of this poll among the others."""
+        return self.poller.admin_key, self.state.key
 
     def urgency(self, now: float) -> tuple[int, float]:
         """Return a rank: polls at a deadline, then first ones (newest first), then the earliest due."""
@@ -67,6 +92,12 @@ class Poll:
                 await asyncio.shield(self.outcome)
         return self.outcome.result() if self.outcome.done() else None
 
+    def fail(self, error: BaseException) -> None:
+        """End every wait for this poll with *error*."""
+        if not self.outcome.done():
+            self.outcome.set_exception(error)
+            self.outcome.exception()  # retrieved, because a cancelled wait would leave it
+
 
 class PollScheduler:
     """Polls for all waits of one session on one event loop.
@@ -75,30 +106,31 @@ class PollScheduler:
     its turn. A hanging poll blocks no other poll, because it counts for ``per_second`` only when it starts.
 
     Args:
-        policy: When jobs are polled.
-        poll: Polls a job once, and notes the look in its state.
+        policy: Has ``per_second``, the ``timeout`` of a poll, and the shortest pause after a 429.
     """
 
-    def __init__(self, policy: PollPolicy, poll: Callable[[JobState], Coroutine[Any, Any, Look]]) -> None:
-        self.policy = policy
-        self._poll = poll
-        self._planned: dict[JobKey, Poll] = {}
-        self._running: dict[JobKey, Poll] = {}
+    def __init__(self, policy: PollPolicy) -> None:
+        self._policy = policy
+        self._planned: dict[PollKey, Poll] = {}
+        self._running: dict[PollKey, Poll] = {}
         self._numbers = itertools.count(1)
         self._next_slot = -math.inf  # when per_second allows the next poll
         self._late = asyncio.Semaphore(MOST_LATE_LOOKS)
         self._pauses: dict[str | JobKey, float] = {}  # of projects and jobs; until when
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: tuple[float, asyncio.Handle] | None = None  # when it goes off
         self._closed = False
 
     def __len__(self) -> int:
         """Return how many jobs are polled."""
         return len(self._planned.keys() | self._running.keys())
 
-    async def look(self, state: JobState, due: float, deadline: float, *, first: bool) -> Look | None:
+    async def look(
+        self, poller: Poller, state: JobState, due: float, deadline: float, *, first: bool
+    ) -> Look | None:
         """Return a look at a job that starts from now on: at *due*, or sooner if another wait needs one.
 
         Args:
+            poller: Polls the job, if no other wait with the same key has planned a poll of it.
             state: The job; a successful look is noted there before any wait gets it.
             due: When the look should start, by the loop's time.
             deadline: When it must start. It may then take a second.
@@ -112,19 +144,19 @@ class PollScheduler:
         """
         if self._closed:
             raise _closed()
-        key = state.key
-        poll = self._planned.get(key)
+        poll = self._planned.get((poller.admin_key, state.key))
         if poll is None:
-            poll = self._planned[key] = Poll(state, asyncio.get_running_loop().create_future())
+            poll = Poll(poller, state, asyncio.get_running_loop().create_future())
+            self._planned[poll.key] = poll
         poll.due, poll.deadline = min(poll.due, due), min(poll.deadline, deadline)
         poll.first = next(self._numbers) if first else poll.first
         poll.waits += 1
-        self._wake_at(due)
         try:
+            self._wake_at(due)
             look = await poll.result(deadline)
             if look is None and first and poll.task is None:
                 return await self._late_look(poll)
-            if look is None and (poll.task is not None or self._paused_until(key) <= deadline):
+            if look is None and (poll.task is not None or self._paused_until(state.key) <= deadline):
                 look = await poll.result(deadline + LAST_LOOK)
             return look
         finally:
@@ -132,11 +164,11 @@ class PollScheduler:
 
     async def _late_look(self, poll: Poll) -> Look | None:
         """Return the look of *poll*, which starts now, after the deadline of a wait that had none."""
-        key, time = poll.state.key, asyncio.get_running_loop().time
+        key, time = poll.key, asyncio.get_running_loop().time
         async with self._late:
             if poll.task is None and key in self._running:
                 await asyncio.wait([self._running[key].outcome])
-            if poll.task is None and not poll.outcome.done() and self._paused_until(key) <= time():
+            if poll.task is None and not poll.outcome.done() and self._paused_until(poll.state.key) <= time():
                 self._begin(poll)
             return await poll.result(time() + (LAST_LOOK if poll.task is not None else 0.0))
 
@@ -145,22 +177,20 @@ class PollScheduler:
         poll.waits -= 1
         if poll.waits:
             return
+        if self._planned.get(poll.key) is poll:
+            del self._planned[poll.key]
+        if not self._planned and self._timer is not None:
+            self._timer[1].cancel()
+            self._timer = None
         if poll.task is not None:
             await end_tasks([poll.task])
-        elif self._planned.get(poll.state.key) is poll:
-            del self._planned[poll.state.key]
-        if not self._planned and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     async def close(self) -> None:
         """End every wait with a ``StateError``, for good, and every poll."""
         self._closed = True
         polls = [*self._planned.values(), *self._running.values()]
         for poll in polls:
-            if not poll.outcome.done():
-                poll.outcome.set_exception(_closed())
-                poll.outcome.exception()  # retrieved, because a cancelled wait would leave it
+            poll.fail(_closed())
         await end_tasks([poll.task for poll in polls if poll.task is not None])
 
     # When polls start
@@ -171,12 +201,12 @@ class PollScheduler:
     def _wake_at(self, at: float) -> None:
         """Look for a poll to start at *at*, or sooner if that is planned already."""
         if self._timer is not None:
-            if self._timer.when() <= at:
+            if self._timer[0] <= at:
                 return
-            self._timer.cancel()
+            self._timer[1].cancel()
         loop = asyncio.get_running_loop()
         # The context is empty, because one caller's variables must not stay alive for another caller's polls.
-        self._timer = loop.call_at(at, self._begin_next, context=contextvars.Context())
+        self._timer = at, loop.call_at(at, self._begin_next, context=contextvars.Context())
 
     def _begin_next(self) -> None:
         """Start the most urgent poll; only one, to leave the loop to other tasks."""
@@ -189,40 +219,45 @@ class PollScheduler:
         for key, poll in self._planned.items():
             if key in self._running:
                 continue  # its end wakes this scan
-            due = max(poll.due, self._paused_until(key)) if self._pauses else poll.due
+            due = max(poll.due, self._paused_until(key[1])) if self._pauses else poll.due
             if due > now:
                 at = min(at, due)
             elif (rank := poll.urgency(now)) < best_rank:
                 next_poll, best_rank = poll, rank
         if next_poll is not None:
-            self._next_slot = at = now + 1.0 / self.policy.per_second
+            self._next_slot = at = now + 1.0 / self._policy.per_second
             self._begin(next_poll)
         if at < math.inf:
             self._wake_at(at)
 
     def _begin(self, poll: Poll) -> None:
-        key = poll.state.key
-        self._running[key] = self._planned.pop(key)  # a later wait gets a later look
-        # A separate task with an empty context, because it serves all waits and outlives none of them.
-        poll.task = asyncio.get_running_loop().create_task(
-            self._poll(poll.state), name=f"poll {key[1]}", context=contextvars.Context()
-        )
-        poll.task.add_done_callback(partial(self._finish, poll))
+        self._running[poll.key] = self._planned.pop(poll.key)  # a later wait gets a later look
+        try:
+            # A separate task with an empty context, because it serves all waits and outlives none of them.
+            work = poll.poller.look(poll.state, limit=self._policy.timeout)
+            poll.task = start_task(work, contextvars.Context())
+        except BaseException as error:  # a task factory's; the waits raise it
+            del self._running[poll.key]
+            poll.fail(error)
+        else:
+            poll.task.add_done_callback(partial(self._finish, poll))
 
     def _finish(self, poll: Poll, task: asyncio.Task[Look]) -> None:
         """Wake the waits of *poll*."""
-        key, loop = poll.state.key, asyncio.get_running_loop()
-        del self._running[key]
+        loop, look = asyncio.get_running_loop(), None
+        del self._running[poll.key]
         if task.cancelled():  # by other code; the waits tolerate a failed poll
             now = Moment(Stamp(dates.now()), loop, loop.time())
             look = Look(now, now.time, error=APIConnectionError("other code has cancelled the poll"))
+        elif (error := task.exception()) is not None:
+            poll.fail(error)
         else:
             look = task.result()
-            self._keep_pause(key, look)
-        if not poll.outcome.done():
+            self._keep_pause(poll.state.key, look)
+        if look is not None and not poll.outcome.done():
             poll.outcome.set_result(look)
-        if key in self._planned and not self._closed:
-            self._wake_at(self._planned[key].due)
+        if poll.key in self._planned and not self._closed:
+            self._wake_at(self._planned[poll.key].due)
 
     def _keep_pause(self, key: JobKey, look: Look) -> None:
         """Keep the service's pause for these and later waits. The pause of a 429 is for the project."""
@@ -235,22 +270,11 @@ class PollScheduler:
             pause = retry_after_seconds(headers, dates.now(), resets=False) or 0.0
         name: str | JobKey = key
         if isinstance(error, RateLimitError):
-            name, pause = key[0], max(pause, self.policy.initial)
+            name, pause = key[0], max(pause, self._policy.initial)
         if pause > 0:
             self._pauses = {other_name: end for other_name, end in self._pauses.items() if end > look.ended}
             end = look.ended + min(pause, LONGEST_PAUSE)
             self._pauses[name] = max(self._pauses.get(name, 0.0), end)
-
-
-async def end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancel *tasks* and wait for their end, even if the caller is cancelled."""
-    if not all(task.done() for task in tasks):
-        import anyio  # loaded on use, because it takes a tenth of the session's import time
-
-        for task in tasks:
-            task.cancel()
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait(tasks)
 
 
 def _closed() -> StateError:

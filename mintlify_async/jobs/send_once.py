@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
@@ -17,6 +18,7 @@ from attrs import evolve, frozen
 
 from ..errors import APIStatusError, printable
 from ..http.sending import Sending
+from ..runtime.tasks import start_task
 from ..storage.store import Snapshot, Store, change, new_version
 from . import claims
 from .claims import Claim, ClaimLostError, check_same, claim_keys, outcome_unknown
@@ -54,18 +56,27 @@ class Recordings:
         """Start without any."""
         self._tasks: set[asyncio.Future[Any]] = set()
 
-    def follow(self, call: asyncio.Future[Any]) -> None:
-        """Add *call* to the calls that :meth:`close` waits for."""
+    @contextmanager
+    def following(self) -> Generator[None]:
+        """Let :meth:`close` wait for the end of the block."""
+        loop = asyncio.get_running_loop()
+        call = loop.create_future()
         self._tasks.add(call)
-        call.add_done_callback(self._tasks.discard)
+        try:
+            yield
+        finally:
+            self._tasks.discard(call)
+            if not loop.is_closed():
+                call.cancel()
 
     async def insist(self, step: Callable[[], Awaitable[object]], failure: str, patience: float) -> None:
         """Repeat *step* until it succeeds, for 60 s, and return when it has, or after *patience* seconds.
 
         If the caller leaves, it continues in its own task. If it is given up, *failure* is logged.
         """
-        task = asyncio.get_running_loop().create_task(_insist(step, failure), name="ledger")
-        self.follow(task)
+        task = start_task(_insist(step, failure))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         await asyncio.wait([task], timeout=patience)
 
     async def close(self) -> None:
@@ -131,10 +142,8 @@ class OnceSender:
                 started.
         """
         loop = asyncio.get_running_loop()
-        call: asyncio.Future[None] = loop.create_future()
-        self.recordings.follow(call)
         last_state, end, pause = ("", ""), 0.0, FIRST_PAUSE
-        try:
+        with self.recordings.following():
             while True:
                 claim = evolve(self.claim, token=new_version())
                 holder, seconds_left = await self._begin(claim)
@@ -157,8 +166,6 @@ class OnceSender:
                 # The store's time says when a lease ends. Its clock may have been set since then.
                 await self.unless_closed(asyncio.sleep(min(pause, max(end - loop.time(), FIRST_PAUSE))))
                 pause = min(LONGEST_RETRY_PAUSE, pause * 2)
-        finally:
-            call.cancel()
 
     async def is_known(self) -> bool:
         """Return whether the key has a claim already. If the claim is for another request, raise an error."""

@@ -24,7 +24,7 @@ from ..errors import (
 from ..http.retry import TRY_AGAIN_STATUSES
 from ..model.job_record import Job
 from ..model.number_checks import check_seconds
-from .poll_scheduler import PollScheduler
+from .agent_api import AgentAPI
 from .polling import SHORTEST
 from .stale_guard import JobState, Look
 
@@ -51,7 +51,7 @@ class JobWait:
     """One wait for one job, with its own deadline. It starts when it is made.
 
     Args:
-        scheduler: The running loop's scheduler.
+        calls: The agent API of the session that waits.
         state: The state of the job. Other waits may share it.
         timeout: When to give up, in seconds from now. None means never.
         on_look: Called after each poll. It must not raise.
@@ -59,12 +59,13 @@ class JobWait:
 
     def __init__(
         self,
-        scheduler: PollScheduler,
+        calls: AgentAPI,
         state: JobState,
         timeout: float | None,
         on_look: Callable[[Look], object] = lambda look: None,
     ) -> None:
-        self._scheduler = scheduler
+        self._calls = calls
+        self._scheduler = calls.scheduler()
         self._state = state
         self._on_look = on_look
         self._time = asyncio.get_running_loop().time
@@ -83,7 +84,7 @@ class JobWait:
         state = self._state
         while not self._polls or self._time() < self._deadline:
             look = await self._scheduler.look(
-                state, min(self._due(), self._deadline), self._deadline, first=self._polls == 0
+                self._calls, state, min(self._due(), self._deadline), self._deadline, first=self._polls == 0
             )
             if look is None:
                 break
@@ -105,7 +106,7 @@ class JobWait:
         """Return when the next look is due. The first is due immediately. Later pauses grow."""
         if self._polls == 0:
             return self._began
-        delay = self._scheduler.policy.delay(self._polls, random.random())
+        delay = self._calls.poll.delay(self._polls, random.random())
         certain_in = self._state.certain_in(self._looked_at)
         if certain_in is not None:  # the poll at the end of the window is the one that counts
             delay = min(delay, max(certain_in, SHORTEST))
@@ -124,6 +125,6 @@ class JobWait:
             outage = isinstance(error, APIStatusError | APIConnectionError | UnexpectedResponseError)
         if self._failing_since is None:
             self._failing_since = look.ended
-        if not outage or look.ended - self._failing_since >= self._scheduler.policy.outage:
+        if not outage or look.ended - self._failing_since >= self._calls.poll.outage:
             # Several waits may raise the error of one poll. Each needs its own traceback.
             raise copy.copy(error) if isinstance(error, MintlifyError) else error

@@ -1,16 +1,18 @@
-"""Waits for many jobs, for all of them or for each as it ends. Each wait is a task. A queue has the ends."""
+"""Waits for many jobs, for all of them or for each as it ends. Each wait is a task."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
-from ..errors import JobTimeoutError, StateError
+from ..errors import JobTimeoutError, MintlifyError, StateError
 from ..model.job_record import Job
+from ..runtime.tasks import end_tasks, start_task
 from .handle import JobHandle
-from .poll_scheduler import end_tasks
 from .steps import Steps
 from .wait import DEFAULT_TIMEOUT, check_timeout
 
@@ -33,8 +35,9 @@ async def wait_all(
         ConfigurationError: *timeout* is not a number of seconds.
     """
     check_timeout(timeout)
-    waits = [asyncio.create_task(handle.wait(timeout, check=check)) for handle in jobs]
+    waits: list[asyncio.Task[Job]] = []
     try:
+        waits.extend(start_task(handle.wait(timeout, check=check)) for handle in jobs)
         return await asyncio.gather(*waits)
     finally:
         await end_tasks(waits)
@@ -44,7 +47,8 @@ def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIME
     """Return an async iterator that yields each handle when its job has ended.
 
     A failed job is yielded like any other. A job whose wait failed (401, 404, no response for five minutes)
-    is also yielded. Check ``job.status`` and ``job.done``, or await the handle to raise the error again.
+    is also yielded. Check ``job.status`` and ``job.done``, or await the handle to raise the error again. An
+    error that is not a ``MintlifyError``, such as one of your key function, is raised.
 
     ``break`` ends the polling. The end of ``async with as_completed(jobs) as done:`` also ends it, even if a
     reference cycle keeps the iterator.
@@ -60,10 +64,6 @@ def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIME
     return AsCompleted(list(jobs), timeout)
 
 
-WaitEnd = tuple[JobHandle, Exception | None]
-"""A handle whose wait is over, and the error that it ended with."""
-
-
 class AsCompleted(Steps[JobHandle]):
     """An async iterator over handles whose jobs have ended; see :func:`as_completed`."""
 
@@ -71,20 +71,27 @@ class AsCompleted(Steps[JobHandle]):
         """Keep *handles*; no poll is made before the first step."""
         self._handles = handles
         self._timeout = timeout
-        self._waits: list[asyncio.Task[None]] = []
+        self._waits: list[asyncio.Task[Job]] = []
         self._left = len(handles)
-        self._ends: asyncio.Queue[WaitEnd | None] = asyncio.Queue()  # None when the iterator is closed
+        self._ends = Ends()
 
     async def _step(self) -> JobHandle:
         if not self._waits:
-            waits = [_wait(handle, self._timeout, self._ends) for handle in self._handles]
-            self._waits = [asyncio.create_task(wait) for wait in waits]
-        end = await self._ends.get() if self._left else None
-        if end is None or self._ended:
+            for handle in self._handles:
+                self._waits.append(start_task(handle.wait(self._timeout, check=False)))
+                # It does not know the iterator, which must not stay alive for the waits.
+                self._waits[-1].add_done_callback(partial(self._ends.add, handle))
+        if self._left:
+            await self._ends.arrived.wait()
+        if not self._left or self._ended:
             raise StopAsyncIteration
-        handle, error = end
-        if isinstance(error, JobTimeoutError | StateError):
-            raise error
+        handle, wait = self._ends.next()
+        try:
+            wait.result()
+        except (JobTimeoutError, StateError):
+            raise
+        except MintlifyError:
+            pass  # the next wait of the handle raises it
         self._left -= 1
         return handle
 
@@ -101,7 +108,7 @@ class AsCompleted(Steps[JobHandle]):
     async def aclose(self) -> None:
         """Stop polling. Safe to repeat."""
         await super().aclose()
-        self._ends.put_nowait(None)  # wakes a step that waits
+        self._ends.arrived.set()  # wakes a step that waits
         await end_tasks(self._waits)
 
     def __del__(self) -> None:
@@ -112,11 +119,28 @@ class AsCompleted(Steps[JobHandle]):
                 loop.call_soon_threadsafe(wait.cancel)
 
 
-async def _wait(handle: JobHandle, timeout: float | None, ends: asyncio.Queue[WaitEnd | None]) -> None:
-    # It does not know the iterator, which must not stay alive for the waits.
-    error: Exception | None = None
-    try:
-        await handle.wait(timeout, check=False)
-    except Exception as failure:
-        error = failure
-    ends.put_nowait((handle, error))
+class Ends:
+    """The handles whose waits are over, with those waits, until they are given out.
+
+    Attributes:
+        arrived: Set while there is one, and for good by code that closes the iterator.
+    """
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._ends: deque[tuple[JobHandle, asyncio.Task[Job]]] = deque()
+        self.arrived = asyncio.Event()
+
+    def add(self, handle: JobHandle, wait: asyncio.Task[Job]) -> None:
+        """Add *handle* with its *wait*, which is over."""
+        if not wait.cancelled():
+            wait.exception()  # retrieved, because nobody steps on after the first error
+        self._ends.append((handle, wait))
+        self.arrived.set()
+
+    def next(self) -> tuple[JobHandle, asyncio.Task[Job]]:
+        """Take the first one."""
+        end = self._ends.popleft()
+        if not self._ends:
+            self.arrived.clear()
+        return end

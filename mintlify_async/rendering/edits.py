@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, Self
 
 from ..errors import StateError
 from ..model.number_checks import check_seconds
+from ..runtime.tasks import start_task
 from .splitting import Edit, MarkdownSplitter
 
 SHORTEST_PAUSE: Final = 0.25
@@ -249,4 +250,4 @@ def _leave_soon(answer: GrowingAnswer, error: BaseException | None) -> None:
         with contextlib.suppress(Exception):
             await (answer.close() if error is None else answer.__aexit__(type(error), error, None))
 
-    asyncio.get_running_loop().create_task(leave(), name="mintlify-async edits")
+    start_task(leave())

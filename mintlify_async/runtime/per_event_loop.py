@@ -25,6 +25,14 @@ def session_closed(operation: str | None = None) -> StateError:
     return StateError(f"{operation}: {message}" if operation else message)
 
 
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop of this thread. None if no loop is running."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 class Closable(Protocol):
     """Resources that belong to one event loop."""
 
@@ -93,7 +101,7 @@ class LoopLocal(Generic[T]):
     async def close(self) -> None:
         """Close the running loop's resources, and let every other live loop close its own; for good."""
         self._closed = True
-        here = asyncio.get_running_loop()
+        here = running_loop()  # None when Python closes the coroutine that had the session open
         for loop, entry in list(self._entries.items()):
             if entry.pid == os.getpid() and loop is here:
                 await entry.guard.aclose()

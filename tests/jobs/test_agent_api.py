@@ -9,11 +9,14 @@ import itertools
 import pytest
 
 from mintlify_async import (
+    APITimeoutError,
     ConfigurationError,
+    JobTimeoutError,
     MemoryStore,
     NotFoundError,
     OutcomeUnknownError,
     PollPolicy,
+    ServerError,
     StateError,
     Turn,
     wait_all,
@@ -71,6 +74,54 @@ async def test_polls_are_outside_the_retry_policy(service, session):
     looks = [request.at for request in service.requests.of("get_job")]
     assert all(after - before >= 1.0 for before, after in itertools.pairwise(looks))
     assert [request.status for request in service.requests.of("get_job")][:3] == [503] * 3
+
+
+def looks(service):
+    """Return the times of all polls."""
+    return [request.at for request in service.requests.of("get_job")]
+
+
+@pytest.mark.parametrize("changed", [False, True])
+async def test_a_wait_polls_by_the_policy_of_its_own_session(service, changed):
+    """Whether the policy is that of the first session, or that of ``with_options``."""
+    service.script.job("active")
+    policy = PollPolicy(initial=20.0, factor=1.0, outage=15.0)
+    async with service.session(poll=PollPolicy() if changed else policy) as session:
+        waiting = session.with_options(poll=policy) if changed else session
+        job = await waiting.create_job("Fix the typos")
+        with pytest.raises(JobTimeoutError):
+            await job.wait(timeout=70)
+        assert looks(service) == [0.0, 20.0, 40.0, 60.0, 70.0]
+        service.script.get_job(status=503, times=None)
+        with pytest.raises(ServerError):
+            await job.wait()
+    assert looks(service)[5:] == pytest.approx([70.0, 90.0], abs=0.1)  # spread by per_second
+
+
+async def test_waits_with_other_policies_share_the_polls_of_a_job(service, session):
+    """The earlier due time counts, and each wait judges an outage by its own policy."""
+    job = await session.create_job("Fix the typos")
+    service.script.get_job(status=503, times=None)
+    patient = session.with_options(poll=PollPolicy(initial=6.0, factor=1.0, outage=60.0))
+    hasty = session.with_options(poll=PollPolicy(initial=4.0, factor=1.0, outage=7.0))
+    waits = [asyncio.create_task(one.job(job).wait()) for one in (patient, hasty)]
+    with pytest.raises(ServerError):
+        await waits[1]
+    assert looks(service) == [0.0, 4.0, 8.0]
+    with pytest.raises(ServerError):
+        await waits[0]
+    assert now() == 62.0
+
+
+async def test_the_pace_and_the_limit_of_polls_are_those_of_the_first_session(service, session):
+    """``per_second`` and ``timeout`` of another session's policy have no effect."""
+    service.script.get_job(delay=60, times=None)
+    other = session.with_options(poll=PollPolicy(per_second=1, timeout=1, outage=0))
+    waits = [asyncio.create_task(other.job(f"job_{number}").wait()) for number in range(9)]
+    await asyncio.wait(waits)
+    assert looks(service) == pytest.approx([number / 50 for number in range(9)])
+    assert [type(wait.exception()) for wait in waits] == [APITimeoutError] * 9
+    assert 10.0 <= now() < 11.0
 
 
 # Turns -----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mintlify_async.errors import ConfigurationError, JobTimeoutError
 from mintlify_async.jobs.polling import PollPolicy
-from mintlify_async.jobs.wait_all import wait_all
+from mintlify_async.jobs.wait_all import as_completed, wait_all
 from mintlify_async.testing.loop_time import virtual_time
 from tests.support.job_fakes import FakeAgent, at_times, in_turn, tasks_left, timers_left
 
@@ -195,6 +195,66 @@ async def test_eager_tasks(latency):
     assert tasks_left() == []
     assert len(agent.scheduler()) == 0
     asyncio.get_running_loop().set_task_factory(None)
+
+
+FACTORIES = {
+    "the loop and the coroutine": lambda loop, coro: asyncio.Task(coro, loop=loop),
+    "a name, too": lambda loop, coro, *, name=None: asyncio.Task(coro, loop=loop, name=name),
+    "any keyword": lambda loop, coro, **options: asyncio.Task(coro, loop=loop, **options),
+}
+
+
+@pytest.mark.parametrize("factory", FACTORIES.values(), ids=FACTORIES)
+async def test_task_factories_of_any_shape(factory):
+    """A tracer's factory may know the loop and the coroutine only, as those of AWS X-Ray."""
+    asyncio.get_running_loop().set_task_factory(factory)
+    agent = FakeAgent(at_times((0, "active"), (20, "completed")))
+    done = await asyncio.gather(agent.job(), agent.job().wait(timeout=5), return_exceptions=True)
+    assert [type(one).__name__ for one in done] == ["Job", "JobTimeoutError"]
+    assert [one.status for one in await wait_all([agent.job(), agent.job()])] == ["completed"] * 2
+    assert [one.status async for one in as_completed([agent.job()])] == ["completed"]
+    asyncio.get_running_loop().set_task_factory(None)
+
+
+@pytest.mark.parametrize("timeout", [0, 3, None])
+@pytest.mark.parametrize("error", [RuntimeError, KeyError, SystemError, BaseException])
+async def test_a_poll_whose_task_cannot_be_made_ends_its_waits(error, timeout):
+    """All its waits get the error of the task factory, and a later wait polls."""
+    agent = FakeAgent(in_turn("completed"))
+    left = [error("no task")]
+
+    def refuse_once(loop, coro, **options):
+        if left and "look" in coro.__qualname__:
+            raise left.pop()
+        return asyncio.Task(coro, loop=loop, **options)
+
+    asyncio.get_running_loop().set_task_factory(refuse_once)
+    waits = [asyncio.ensure_future(agent.job().wait(timeout=timeout)) for _ in range(2)]
+    await asyncio.wait(waits)
+    assert [type(wait.exception()) for wait in waits] == [error] * 2
+    assert agent.now() == 0.0
+    assert (await agent.job().wait(timeout=timeout)).status == "completed"
+    asyncio.get_running_loop().set_task_factory(None)
+    assert tasks_left() == []
+    assert len(agent.scheduler()) == 0
+
+
+@pytest.mark.parametrize("timeout", [0, 3, None])
+async def test_a_poll_that_ends_with_any_error_ends_its_waits(timeout):
+    """Also one that is no ``Exception``, such as that of a user's key function."""
+
+    class Leave(BaseException):
+        pass
+
+    def leave(now):
+        raise Leave
+
+    agent = FakeAgent(leave)
+    with pytest.raises(Leave):
+        await agent.job().wait(timeout=timeout)
+    agent.scripts["job_1"] = in_turn("completed")
+    assert (await agent.job().wait(timeout=timeout)).status == "completed"
+    assert len(agent.scheduler()) == 0
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(PollPolicy)])

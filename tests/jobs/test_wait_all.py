@@ -156,3 +156,54 @@ async def test_a_step_that_is_cancelled_loses_nothing(view):
         except StopAsyncIteration:
             break
     assert seen == (["job_2", "job_0", "job_3", "job_1"] if view == "as_completed" else ["job_0", "job_0"])
+
+
+def broken(now):
+    raise LookupError("a vault of the user's")
+
+
+async def test_as_completed_raises_an_error_that_is_not_ours():
+    """A job whose wait failed for another reason than the service's was not seen to end."""
+    agent = FakeAgent()
+    handles = four(agent)
+    agent.scripts["job_2"] = broken
+    with pytest.raises(LookupError, match="a vault"):
+        async for _ in as_completed(handles):
+            pass
+    assert tasks_left() == []
+
+
+async def test_as_completed_ends_with_a_wait_that_other_code_has_cancelled():
+    """As ``asyncio.gather`` does; it does not wait for ever."""
+    agent = FakeAgent(in_turn("active"))
+    ended = as_completed([agent.job()])
+    step = asyncio.create_task(anext(ended))
+    await settle()
+    for task in tasks_left():
+        if task is not step:
+            task.cancel()
+    await asyncio.wait([step])
+    assert step.cancelled()
+    await ended.aclose()
+
+
+async def test_waits_are_left_when_one_of_them_cannot_be_started():
+    """The task factory refuses the third one: the first two are cancelled."""
+    agent = FakeAgent()
+    handles, started = four(agent), 0
+
+    def refuse(loop, coro, **options):
+        nonlocal started
+        started += 1
+        if started == 3:
+            raise RuntimeError("no task")
+        return asyncio.Task(coro, loop=loop, **options)
+
+    asyncio.get_running_loop().set_task_factory(refuse)
+    with pytest.raises(RuntimeError, match="no task"):
+        await wait_all(handles)
+    started = 0
+    with pytest.raises(RuntimeError, match="no task"):
+        await anext(as_completed(handles))
+    asyncio.get_running_loop().set_task_factory(None)
+    assert tasks_left() == []

@@ -7,7 +7,7 @@ import asyncio
 import anyio
 import pytest
 
-from mintlify_async.runtime.cancellation import finish_shielded
+from mintlify_async.runtime.tasks import finish_shielded
 
 
 async def step(steps: list[str], turns: int = 3, error: Exception | None = None) -> str:

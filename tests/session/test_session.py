@@ -9,6 +9,7 @@ import os
 import pickle
 import threading
 import warnings
+import weakref
 
 import aiohttp
 import pytest
@@ -26,6 +27,13 @@ from mintlify_async import (
 from tests.support.secret_guard import Keys
 
 KEYS = Keys()
+EVENTS = [
+    {"type": "start"},
+    {"type": "text-start", "id": "0"},
+    {"type": "text-delta", "id": "0", "delta": "Hello"},
+    {"type": "text-end", "id": "0"},
+    {"type": "finish"},
+]
 
 
 def test_one_session_serves_several_threads_at_once(mintlify_service):
@@ -155,6 +163,54 @@ async def test_close_wakes_waiters(service):
     await session.close()
     with pytest.raises(StateError, match="closed"):
         await waiter
+
+
+READINGS = {
+    "await": lambda session: session.ask("How do I log in?").run(),
+    "a block": lambda session: all_of(session.ask("How do I log in?")),
+    "text_stream": lambda session: texts_of(session.ask("How do I log in?").text_stream),
+    "edits": lambda session: texts_of(session.ask("How do I log in?").edits(every=0)),
+    "with_options": lambda session: session.with_options(fp="v").ask("How do I log in?").run(),
+    "conversation": lambda session: session.conversation().ask("How do I log in?").run(),
+}
+
+
+async def all_of(reply):
+    async with reply:
+        return [event async for event in reply]
+
+
+async def texts_of(pieces):
+    return [piece async for piece in pieces]
+
+
+@pytest.mark.parametrize("read", READINGS.values(), ids=READINGS)
+async def test_a_session_that_nobody_keeps_answers(service, read):
+    """A reply keeps the connections open until it has ended. Then they are closed, with a warning."""
+    service.script.ask(events=[*EVENTS[:2], 0.05, *EVENTS[2:]])
+    with pytest.warns(ResourceWarning, match="was never closed"):
+        assert await read(service.session())
+    async with asyncio.timeout(10):
+        while service.connections:
+            await asyncio.sleep(0.001)
+
+
+async def test_an_open_reply_keeps_the_connections_and_no_key(service):
+    """The session and its function for the key are collected while the answer arrives."""
+
+    def key():
+        return service.assistant_key
+
+    service.script.ask(events=[*EVENTS[:2], 60.0, *EVENTS[2:]])
+    session = service.session(assistant_key=key)
+    reply = session.ask("How do I log in?")
+    await anext(reply)
+    gone = [weakref.ref(key), weakref.ref(session)]
+    del key, session
+    gc.collect()
+    assert [one() for one in gone] == [None, None]
+    with pytest.warns(ResourceWarning, match="was never closed"):
+        await reply.close()
 
 
 def test_leaving_without_closing_warns_once_with_the_place(mintlify_service):

@@ -76,7 +76,9 @@ class FakeAgent(AgentAPI):
     __setattr__ = object.__setattr__  # the base is frozen
 
     def __init__(self, script: Script | None = None, *, poll: PollPolicy | None = None) -> None:
-        http: Any = SimpleNamespace(job=self._answer, observe=lambda *operation, **facts: None)
+        http: Any = SimpleNamespace(
+            job=self._answer, observe=lambda *operation, **facts: None, keys={"admin": None}
+        )
         super().__init__(
             http=http, loops=None, poll=poll or PollPolicy(), defaults=CallDefaults(project_id="docs")
         )
@@ -91,7 +93,7 @@ class FakeAgent(AgentAPI):
         self.most_under_way = 0
         self.date: Callable[[], float | None] = lambda: None
         self._began: float | None = None
-        self._scheduler = PollScheduler(self.poll, self.look)
+        self._scheduler = PollScheduler(self.poll)
 
     def now(self) -> float:
         """Return the loop's time since the first call."""

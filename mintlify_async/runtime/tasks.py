@@ -1,14 +1,51 @@
-"""Steps that finish although the caller is cancelled, and how often it was cancelled."""
+"""Tasks of this package: how they start and end, and steps that finish although the caller is cancelled.
+
+A task factory of the program makes every task. An older one takes the loop and the coroutine only, so no task
+gets a name or a context as an argument.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import math
-from collections.abc import Awaitable
-from typing import TypeVar
+import sys
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 CANCEL_AGAIN = 0.25  # seconds between two cancellations of a running step, because libraries swallow some
+
+
+def start_task(work: Coroutine[Any, Any, T], context: contextvars.Context | None = None) -> asyncio.Task[T]:
+    """Return a task that does *work*, in *context* or else in a copy of the caller's.
+
+    Raises:
+        BaseException: The error of the program's task factory. *work* was not started.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+        return loop.create_task(work) if context is None else context.run(loop.create_task, work)
+    except BaseException:
+        work.close()  # or Python warns that it was never awaited
+        raise
+
+
+async def end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancel *tasks* and wait for their end, even if the caller is cancelled."""
+    tasks = [task for task in tasks if not task.done() and not task.get_loop().is_closed()]
+    for task in tasks:
+        task.cancel()
+    if tasks and not _is_abandoned():
+        import anyio  # loaded on use, because it takes a tenth of the session's import time
+
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait(tasks)
+
+
+def _is_abandoned() -> bool:
+    """Return whether Python closes the running coroutine, whose loop has ended: nothing can be awaited."""
+    return isinstance(sys.exception(), GeneratorExit)
 
 
 async def finish_shielded(step: Awaitable[T], *, patience: float | None = None, hurry: bool = False) -> T:
