@@ -12,7 +12,7 @@ import aiohttp
 from ..errors import APIConnectionError, APITimeoutError, CauseSummary, MintlifyError
 from ..protocol.secret import Secret
 from ..protocol.timeouts import Timeouts
-from ..runtime.limits import PASSES
+from ..runtime.limits import Alarm
 from ..runtime.per_event_loop import session_closed
 from .failures import FOREIGN_ERRORS, summarize
 
@@ -75,7 +75,7 @@ class LiveResponse:
         self._silence = "first_event", timeouts.first_event  # the phase, and its longest silence
         self._total_at = total_at
         self._failure: MintlifyError | None = None
-        self._alarm: tuple[float, asyncio.Handle] | None = None  # when it goes off
+        self._alarm = Alarm(self._time_came)
         self._loop = asyncio.get_running_loop()
         self._connection_end = self._watch_connection()
         streams.add(self)
@@ -126,29 +126,17 @@ class LiveResponse:
             self._since = now
         self._events = events
         due = min(self._since + self._silence[1], self._total_at)
-        if self._alarm is None or due < self._alarm[0]:
-            self._set_alarm(due)
+        if due < self._alarm.at:
+            self._alarm.set(due)
 
-    def _set_alarm(self, due: float) -> None:
-        if self._alarm is not None:
-            self._alarm[1].cancel()
-        if due < inf:
-            self._alarm = due, self._loop.call_at(due, self._time_came, PASSES)
-
-    def _time_came(self, passes: int) -> None:
+    def _time_came(self) -> None:
         """Give up when the limit has passed; else set the alarm again, if a task is reading."""
-        if self.closed:
-            return
-        if passes:  # the loop was perhaps blocked: data that has arrived is read before the limit counts
-            self._loop.call_soon(self._time_came, passes - 1)
-            return
-        self._alarm = None
         now, (phase, seconds) = self._loop.time(), self._silence
         if self._total_at <= now:
             phase, seconds = "total", self._timeouts.total or 0.0
         elif now < self._since + seconds:
             if self.pending:
-                self._set_alarm(min(self._since + seconds, self._total_at))
+                self._alarm.set(min(self._since + seconds, self._total_at))
             return
         if self.pending or phase == "total":
             text = f"ask: {_WORDS[phase]} {seconds:g} s ({phase} timeout)"
@@ -213,9 +201,7 @@ class LiveResponse:
     def _finish(self) -> None:
         self.closed = True
         self._streams.discard(self)
-        if self._alarm is not None:
-            self._alarm[1].cancel()
-            self._alarm = None
+        self._alarm.cancel()
         if self._connection_end is not None:
             self._connection_end.remove_done_callback(self._connection_ended)
 

@@ -50,6 +50,7 @@ ERROR_SECONDS = 2.0  # a stalled error page is not worth waiting longer
 WRITE_BYTES = 64 * 1024
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: what was not sent is dropped
 KEEP_ALIVE_SECONDS = 3.9  # servers close an idle connection after 5 s or more: never write at that moment
+RECEIVE_BYTES = 128 * 1024  # of the kernel for a connection; uvloop reads megabytes in one turn of the loop
 LONGEST_CONNECT = 1e9  # seconds; aiohttp rounds its limits up and cannot round infinity
 
 log = logging.getLogger("mintlify_async")
@@ -141,7 +142,7 @@ class RequestBody(payload.Payload):
             return
         connection = transport.get_extra_info("socket")
         if connection is not None:
-            with suppress(OSError):  # it is closed already
+            with suppress(OSError, ValueError):  # it is closed already; uvloop's socket then has no number
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         transport.abort()
 
@@ -293,6 +294,7 @@ class Transport:
             limit=0,
             force_close=force_close,
             keepalive_timeout=None if force_close else KEEP_ALIVE_SECONDS,
+            socket_factory=_new_socket,
         )
         return aiohttp.ClientSession(
             connector=connector,
@@ -362,6 +364,14 @@ class Transport:
     def _take_own_sessions(self) -> list[aiohttp.ClientSession]:
         own_sessions, self._own_sessions = self._own_sessions, {}
         return list(own_sessions.values())
+
+
+def _new_socket(address: tuple[Any, ...]) -> socket.socket:
+    """Return a socket for *address* with a small buffer, so that no server can flood the loop."""
+    family, kind, protocol, *_ = address
+    connection = socket.socket(family, kind, protocol)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+    return connection
 
 
 @lru_cache(maxsize=128)

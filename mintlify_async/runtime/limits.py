@@ -8,13 +8,54 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["TimeLimit"]
+__all__ = ["Alarm", "TimeLimit"]
 
 PASSES = 5
 """Turns of the loop between the limit and its end: reading the socket, waking the reader, three to spare."""
+
+PASSES_SECONDS = 0.1
+"""How long these turns may take. A peer that floods the loop can stretch each turn of uvloop to a second."""
+
+
+class Alarm:
+    """Calls *callback* when a time has come and the loop has looked at its sockets again."""
+
+    __slots__ = ("_callback", "_handle", "_loop", "at")
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.at = math.inf  # when it goes off, by the loop's time
+        self._callback = callback
+        self._loop = asyncio.get_running_loop()
+        self._handle: asyncio.Handle | None = None
+
+    def set(self, at: float) -> None:
+        """Let it go off at *at*, by the loop's time, and not before. Infinity means never."""
+        self.cancel()
+        self.at = at
+        if at < math.inf:
+            self._handle = self._loop.call_at(at, self._due)
+
+    def cancel(self) -> None:
+        """Do not let it go off. Safe to repeat."""
+        self.at = math.inf
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _due(self) -> None:
+        self._pass(PASSES, self._loop.time() + PASSES_SECONDS)
+
+    def _pass(self, passes: int, until: float) -> None:
+        # Each cycle of the loop reads arrived data before it calls due callbacks.
+        if passes == PASSES or (passes and self._loop.time() < until):
+            self._handle = self._loop.call_soon(self._pass, passes - 1, until)
+        else:
+            self.cancel()
+            self._callback()
 
 
 class TimeLimit:
@@ -34,7 +75,7 @@ class TimeLimit:
         ended: Whether :meth:`end` ended the block.
     """
 
-    __slots__ = ("_among", "_at", "_cancelling", "_handle", "_has_cancelled", "_loop", "_task", "ended")
+    __slots__ = ("_alarm", "_among", "_at", "_cancelling", "_has_cancelled", "_loop", "_task", "ended")
 
     def __init__(self, at: float | None = None, among: set[TimeLimit] | None = None) -> None:
         self._among = among
@@ -43,7 +84,7 @@ class TimeLimit:
         self._task: asyncio.Task[Any] | None = None  # while the block runs
         self._cancelling = 0  # how many cancellations the task had before the block
         self._has_cancelled = False
-        self._handle: asyncio.Handle | None = None
+        self._alarm: Alarm | None = None
         self.ended = False
 
     def __enter__(self) -> Self:
@@ -55,7 +96,8 @@ class TimeLimit:
         if self.ended:
             self.end()
         elif self._at < math.inf:
-            self._handle = self._loop.call_at(self._at, self._expire, PASSES)
+            self._alarm = Alarm(self._expire)
+            self._alarm.set(self._at)
         return self
 
     def __exit__(
@@ -64,8 +106,9 @@ class TimeLimit:
         task, self._task = self._task, None
         if self._among is not None:
             self._among.discard(self)
-        if self._handle is not None:
-            self._handle.cancel()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         if task is not None and self._has_cancelled:
             others = task.uncancel() > self._cancelling  # somebody else has cancelled it, too
             if kind is asyncio.CancelledError and not others:
@@ -79,14 +122,9 @@ class TimeLimit:
     def end(self) -> None:
         """End the block at its next suspension, from any task of its loop. It may be over already."""
         self.ended = True
-        if self._handle is not None:
-            self._handle.cancel()
-        self._expire(1)  # in the next turn: a step that has its result already ends well
+        self._loop.call_soon(self._expire)  # in the next turn: a step that has its result already ends well
 
-    def _expire(self, passes: int) -> None:
-        # Each cycle of the loop reads arrived data before it calls due callbacks.
-        if passes:
-            self._handle = self._loop.call_soon(self._expire, passes - 1)
-        elif self._task is not None and not self._has_cancelled:
+    def _expire(self) -> None:
+        if self._task is not None and not self._has_cancelled:
             self._has_cancelled = True
             self._task.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -85,3 +86,38 @@ async def test_a_cancelled_task_stays_cancelled(first: str) -> None:
         limit.end()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_long_turns_of_the_loop_do_not_stretch_the_limit() -> None:
+    """A server that floods a connection makes each turn last long: then fewer turns follow the limit."""
+    loop = asyncio.get_running_loop()
+    turns_after, due = 0, loop.time() + 0.05
+
+    def flood() -> None:
+        nonlocal handle, turns_after
+        time.sleep(0.12)
+        turns_after += loop.time() > due
+        handle = loop.call_soon(flood)
+
+    handle = loop.call_soon(flood)
+    with pytest.raises(TimeoutError), TimeLimit(due):
+        await asyncio.sleep(3600)
+    handle.cancel()
+    assert turns_after <= 4  # in which the limit is seen, in which the sockets are read, for the task's end
+
+
+async def test_short_turns_of_the_loop_all_count() -> None:
+    """An answer that arrived while user code blocked the loop wakes its reader, however late that is."""
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+
+    def pass_on(turns: int) -> None:
+        if turns:
+            loop.call_soon(pass_on, turns - 1)
+        else:
+            done.set_result("arrived")
+
+    loop.call_soon(time.sleep, 0.3)
+    loop.call_later(0.1, pass_on, 3)
+    with TimeLimit(loop.time() + 0.1):
+        assert await done == "arrived"
