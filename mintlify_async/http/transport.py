@@ -140,11 +140,16 @@ class RequestBody(payload.Payload):
         transport = self._transport
         if transport is None or not (len(self._bytes) > WRITE_BYTES or transport.get_write_buffer_size()):
             return
-        connection = transport.get_extra_info("socket")
-        if connection is not None:
-            with suppress(OSError, ValueError):  # it is closed already; uvloop's socket then has no number
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-        transport.abort()
+        reset_connection(transport)
+
+
+def reset_connection(transport: asyncio.WriteTransport) -> None:
+    """Close a connection by a reset: both ends drop all bytes that they have not read. It may be closed."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        with suppress(OSError, ValueError):  # it is closed already; uvloop's socket then has no number
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+    transport.abort()
 
 
 class Transport:

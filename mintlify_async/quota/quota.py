@@ -190,7 +190,7 @@ class Quota:
         """Give *slot* back for a call that waits. A store that fails does not make this raise."""
         try:
             await self.store.refund(gate.windows, slot=slot)
-        except StateError as error:  # the slot stays taken, which at most sends too little
+        except Exception as error:  # the slot stays taken, which at most sends too little
             log.warning("a slot of the quota could not be given back: %s", error)
         self._lines.wake(gate.name)
 

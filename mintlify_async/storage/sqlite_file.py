@@ -115,16 +115,11 @@ class SQLiteFile:
         with closing(sqlite3.connect(self.path, timeout=TRY_SECONDS, isolation_level=None)) as db:
             db.execute("PRAGMA synchronous = FULL")  # a claim lost in a power cut would be sent twice
             db.execute("BEGIN IMMEDIATE")
-            try:
-                self._check_tables(db)
-                steps = self._waiting()
-                for step in steps:
-                    _run(db, step)
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:  # SQLite itself rolls back when the disk is full
-                    db.execute("ROLLBACK")
-                raise
+            self._check_tables(db)
+            steps = self._waiting()
+            for step in steps:
+                _run(db, step)
+            db.execute("COMMIT")  # where that is not reached, closing rolls back
         for step in steps:
             step.over = True
 

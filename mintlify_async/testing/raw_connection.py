@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Literal
 
+from ..http.transport import reset_connection
 from .http_answer import Answer, Pause, Piece, let_client_read, merge_headers
 
 Ending = Literal["fin", "rst", "hang"]
@@ -45,10 +44,8 @@ async def end(transport: asyncio.Transport, how: Ending) -> None:
     """End a connection. With ``rst``, the client loses all bytes that it has not read by then."""
     if how == "hang":
         await asyncio.Event().wait()
-    sock: socket.socket | None = transport.get_extra_info("socket")
-    if how == "rst" and sock is not None:  # lingering for zero seconds makes the system send a reset
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        transport.abort()
+    if how == "rst":
+        reset_connection(transport)
     else:
         transport.close()
 

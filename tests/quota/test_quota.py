@@ -367,11 +367,18 @@ async def test_waiting_rides_out_a_hiccup_of_the_store(time: asyncio.AbstractEve
     assert max(lease.waited for lease in leases) <= 1.1
 
 
-async def test_a_refund_that_fails_does_not_raise(caplog: pytest.LogCaptureFixture):
-    """The slot stays taken, which sends too little at most."""
-    store = AwayStore(0)
+@pytest.mark.parametrize("error", [StateError, OSError])
+async def test_a_refund_that_fails_does_not_raise(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+):
+    """The slot stays taken, which sends too little at most. It hides no error of the request."""
+
+    async def fail(*args: Any, **kwargs: Any) -> None:
+        raise error("the store is away")
+
+    store = MemoryStore()
     lease = await Quota(store=store).acquire("create_job", ACME)
-    store.back_at += 1e6
+    monkeypatch.setattr(store, "refund", fail)
     await lease.refund()
     assert "could not be given back" in caplog.text
 
