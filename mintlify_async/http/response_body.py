@@ -75,7 +75,7 @@ class LiveResponse:
         self._silence = "first_event", timeouts.first_event  # the phase, and its longest silence
         self._total_at = total_at
         self._failure: MintlifyError | None = None
-        self._alarm = Alarm(self._time_came)
+        self._alarm: Alarm | None = None
         self._loop = asyncio.get_running_loop()
         self._connection_end = self._watch_connection()
         streams.add(self)
@@ -126,8 +126,14 @@ class LiveResponse:
             self._since = now
         self._events = events
         due = min(self._since + self._silence[1], self._total_at)
-        if due < self._alarm.at:
-            self._alarm.set(due)
+        if self._alarm is None or due < self._alarm.at:
+            self._set_alarm(due)
+
+    def _set_alarm(self, due: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if due < inf:
+            self._alarm = Alarm(due, self._time_came)
 
     def _time_came(self) -> None:
         """Give up when the limit has passed; else set the alarm again, if a task is reading."""
@@ -136,7 +142,7 @@ class LiveResponse:
             phase, seconds = "total", self._timeouts.total or 0.0
         elif now < self._since + seconds:
             if self.pending:
-                self._alarm.set(min(self._since + seconds, self._total_at))
+                self._set_alarm(min(self._since + seconds, self._total_at))
             return
         if self.pending or phase == "total":
             text = f"ask: {_WORDS[phase]} {seconds:g} s ({phase} timeout)"
@@ -201,7 +207,9 @@ class LiveResponse:
     def _finish(self) -> None:
         self.closed = True
         self._streams.discard(self)
-        self._alarm.cancel()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         if self._connection_end is not None:
             self._connection_end.remove_done_callback(self._connection_ended)
 

@@ -55,6 +55,7 @@ class Poll:
     """One poll of a job, planned or under way, for the waits that share it.
 
     Args:
+        key: Its key among the polls.
         poller: Polls the job. It is that of the first wait that needed this poll.
         state: The job.
         outcome: Becomes the look, or the error of a session that was closed.
@@ -65,6 +66,7 @@ class Poll:
         task: Its task; None while it is planned.
     """
 
+    key: PollKey
     poller: Poller
     state: JobState
     outcome: asyncio.Future[Look]
@@ -73,11 +75,6 @@ class Poll:
     first: int = 0
     waits: int = 0
     task: asyncio.Task[Look] | None = None
-
-    @property
-    def key(self) -> PollKey:
-        """The key of this poll among the others."""
-        return self.poller.admin_key, self.state.key
 
     def urgency(self, now: float) -> tuple[int, float]:
         """Return a rank: polls at a deadline, then first ones (newest first), then the earliest due."""
@@ -144,10 +141,10 @@ class PollScheduler:
         """
         if self._closed:
             raise _closed()
-        poll = self._planned.get((poller.admin_key, state.key))
+        key = poller.admin_key, state.key
+        poll = self._planned.get(key)
         if poll is None:
-            poll = Poll(poller, state, asyncio.get_running_loop().create_future())
-            self._planned[poll.key] = poll
+            poll = self._planned[key] = Poll(key, poller, state, asyncio.get_running_loop().create_future())
         poll.due, poll.deadline = min(poll.due, due), min(poll.deadline, deadline)
         poll.first = next(self._numbers) if first else poll.first
         poll.waits += 1

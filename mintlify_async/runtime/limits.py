@@ -22,29 +22,24 @@ PASSES_SECONDS = 0.1
 
 
 class Alarm:
-    """Calls *callback* when a time has come and the loop has looked at its sockets again."""
+    """Calls *callback* when a time has come and the loop has looked at its sockets again.
+
+    Args:
+        at: The time, by the loop's clock.
+        callback: A plain function.
+    """
 
     __slots__ = ("_callback", "_handle", "_loop", "at")
 
-    def __init__(self, callback: Callable[[], object]) -> None:
-        self.at = math.inf  # when it goes off, by the loop's time
+    def __init__(self, at: float, callback: Callable[[], object]) -> None:
+        self.at = at
         self._callback = callback
         self._loop = asyncio.get_running_loop()
-        self._handle: asyncio.Handle | None = None
-
-    def set(self, at: float) -> None:
-        """Let it go off at *at*, by the loop's time, and not before. Infinity means never."""
-        self.cancel()
-        self.at = at
-        if at < math.inf:
-            self._handle = self._loop.call_at(at, self._due)
+        self._handle: asyncio.Handle = self._loop.call_at(at, self._due)
 
     def cancel(self) -> None:
-        """Do not let it go off. Safe to repeat."""
-        self.at = math.inf
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+        """Do not call back. Safe to repeat."""
+        self._handle.cancel()
 
     def _due(self) -> None:
         self._pass(PASSES, self._loop.time() + PASSES_SECONDS)
@@ -54,7 +49,6 @@ class Alarm:
         if passes == PASSES or (passes and self._loop.time() < until):
             self._handle = self._loop.call_soon(self._pass, passes - 1, until)
         else:
-            self.cancel()
             self._callback()
 
 
@@ -96,8 +90,7 @@ class TimeLimit:
         if self.ended:
             self.end()
         elif self._at < math.inf:
-            self._alarm = Alarm(self._expire)
-            self._alarm.set(self._at)
+            self._alarm = Alarm(self._at, self._expire)
         return self
 
     def __exit__(
