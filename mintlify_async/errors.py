@@ -389,7 +389,7 @@ def thread_is_lost(error: MintlifyError) -> bool:
 
 
 class UnexpectedResponseError(MintlifyError):
-    """The service reported success, but the body does not match its interface.
+    """The response is not an error, but it does not match the interface of the service.
 
     Attributes:
         status: The HTTP status, or None.

@@ -239,7 +239,7 @@ class _Attempts:
                 _announce(name, answer.headers[name])
         if isinstance(answer, LiveResponse):
             return answer
-        if answer.status < 300:
+        if answer.is_success:
             return read_job(assumptions, answer, self.number, id_is_enough=call.is_agent_post)
         if answer.status == 429:
             await self._block(answer)

@@ -103,7 +103,7 @@ class LiveResponse:
                 self._note_loss(summarize(error))
             else:
                 if not data:
-                    self._finish()
+                    self.close()  # aiohttp itself never gives back a connection that was upgraded
                 return data
             finally:
                 self.pending = False

@@ -23,7 +23,7 @@ from multidict import CIMultiDict
 from ..errors import APIConnectionError, MintlifyError, StateError, UnexpectedResponseError
 from ..model.response_info import Headers
 from ..protocol.calls import Call
-from ..protocol.responses import WholeResponse
+from ..protocol.responses import WholeResponse, is_success
 from ..protocol.secret import Secret
 from ..runtime import dates
 from ..runtime.limits import PASSES, TimeLimit
@@ -211,7 +211,7 @@ class Transport:
         """
         started = asyncio.get_running_loop().time()
         response = await self._send(call, key, limit, sending, fresh=fresh)
-        if call.is_question and response.status < 300:
+        if call.is_question and is_success(response.status):
             return LiveResponse(response, self._streams, call.timeouts, started, total_at, key)
         return await self._whole(call, response, limit)
 
@@ -312,7 +312,7 @@ class Transport:
         self, call: Call, response: aiohttp.ClientResponse, limit: AttemptLimit
     ) -> WholeResponse:
         """Return the complete response. For a refusal, two seconds are spent on its text."""
-        success, at, most = response.status < 300, limit.at, ANSWER_MAX_BYTES
+        success, at, most = is_success(response.status), limit.at, ANSWER_MAX_BYTES
         if not success:
             at, most = min(at, asyncio.get_running_loop().time() + ERROR_SECONDS), ERROR_MAX_BYTES
         body = bytearray()

@@ -17,6 +17,11 @@ from .assumptions import Assumptions
 from .calls import Call
 
 
+def is_success(status: int) -> bool:
+    """Return whether *status* says that the service accepted the request. 101 does not."""
+    return 200 <= status < 300
+
+
 @define(eq=False, repr=False, match_args=False)
 class WholeResponse:
     """A complete response, with its status, its headers in lower case and its body."""
@@ -24,6 +29,11 @@ class WholeResponse:
     status: int
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the service accepted the request."""
+        return is_success(self.status)
 
     @property
     def text(self) -> str:
@@ -78,8 +88,13 @@ def read_job(
             return Job.from_wire(value, raw=info)
     except (DecodeProblem, UnexpectedResponseError):
         pass
-    raise UnexpectedResponseError(
-        f"the answer ({answer.status}) is not a job: {printable(text) or 'it is empty'}",
+    raise _unexpected(f"the answer ({answer.status}) is not a job", answer, info)
+
+
+def _unexpected(message: str, answer: WholeResponse, info: ResponseInfo) -> UnexpectedResponseError:
+    text = answer.text
+    return UnexpectedResponseError(
+        f"{message}: {printable(text) or 'it is empty'}",
         excerpt=text[:EXCERPT_CHARACTERS],
         status=answer.status,
         headers=info.headers,
@@ -117,9 +132,11 @@ _HINTS = {
 
 def status_error(
     assumptions: Assumptions, call: Call, answer: WholeResponse, retry_after: float | None
-) -> APIStatusError:
+) -> APIStatusError | UnexpectedResponseError:
     """Return the error for *answer*, which is not a success."""
     body, info = mask_text(answer.text), response_info(assumptions, answer.status, answer.headers)
+    if answer.status < 200:
+        return _unexpected(f"{call.operation}: status {answer.status} is not an answer", answer, info)
     words = server_words(body)
     hint = _hint(call, answer)
     message = f"{call.operation}: {answer.status}"

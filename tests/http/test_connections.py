@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from mintlify_async import MintlifyError, MintlifySession, OutcomeUnknownError, RetryPolicy
+from mintlify_async import (
+    MintlifyError,
+    MintlifySession,
+    OutcomeUnknownError,
+    RetryPolicy,
+    UnexpectedResponseError,
+)
+from tests.support.fault_catalogue import ALL, POSTS, call
 
 HERE = "127.0.0.1"
 TABLE = Path("/proc/net/tcp")
@@ -67,6 +74,43 @@ async def test_an_early_answer_to_a_prompt_that_is_never_read_leaves_no_socket(
         writer.transport.abort()
         await session.close()
     assert left == []
+
+
+UPGRADES = {
+    "101": "101 Switching Protocols",
+    "200": "200 OK",  # aiohttp's parser in pure Python upgrades the connection of any status
+}
+
+
+@pytest.mark.parametrize("status", UPGRADES)
+@pytest.mark.parametrize("operation", ALL)
+async def test_an_answer_that_changes_the_protocol_is_none_and_closes_its_connection(
+    mintlify_service, operation, status
+):
+    """A question, a look and an agent POST that get one fail, and the session keeps no connection of them."""
+    head = f"HTTP/1.1 {UPGRADES[status]}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    closed: list[asyncio.Event] = []
+
+    async def switch(reader, writer):
+        closed.append(ended := asyncio.Event())
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"{head}{'' if status == '101' else 'Content-Length: 0'}\r\n\r\n".encode())
+        while await reader.read(65_536):
+            pass
+        writer.close()
+        ended.set()
+
+    expected = OutcomeUnknownError if operation in POSTS else UnexpectedResponseError
+    async with await asyncio.start_server(switch, HERE, 0) as server:
+        url = f"http://{HERE}:{server.sockets[0].getsockname()[1]}"
+        retry = RetryPolicy(attempts=1)
+        async with mintlify_service.session(base_url=url, retry=retry) as session:
+            with pytest.raises(expected if status == "101" else MintlifyError) as caught:
+                await call(session, operation)
+            if status == "101":
+                assert "status 101 is not an answer" in str(caught.value)
+                await asyncio.wait_for(asyncio.gather(*(one.wait() for one in closed)), 5)
+    assert len(closed) == 1
 
 
 @needs_table
