@@ -13,7 +13,10 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
+import yarl
 from attrs import evolve, field, fields, frozen
 
 from .errors import ConfigurationError, printable
@@ -25,7 +28,7 @@ from .jobs.agent_api import AgentAPI, LoopResources
 from .jobs.polling import PollPolicy
 from .jobs.stale_guard import JobStates
 from .protocol.api_keys import KEY_VARIABLES, SHARED_VARIABLE, Key, KeySource, shared_key
-from .protocol.argument_checks import check_base_url, check_identifier, host_of
+from .protocol.argument_checks import check_base_url, check_identifier
 from .protocol.assumptions import Assumptions
 from .protocol.calls import CallDefaults, KeyKind
 from .protocol.habits import ARGUMENTS
@@ -236,28 +239,50 @@ def transport_settings(
     ssl: ssl_module.SSLContext | None,
 ) -> TransportSettings:
     """Return how a session connects, checked."""
-    _check_proxy(proxy)
     variable = "MINTLIFY_BASE_URL" if base_url is None and "MINTLIFY_BASE_URL" in os.environ else None
     address = os.environ[variable] if variable else assumptions.base_url if base_url is None else base_url
     check_type(ssl, ssl_module.SSLContext, "ssl")  # aiohttp's ssl=False would verify nothing
     if not isinstance(allow_insecure_http, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - "false" is true
         raise ConfigurationError("allow_insecure_http must be True or False", field="allow_insecure_http")
     check = partial(check_base_url, address, allow_insecure_http=allow_insecure_http)
+    url = _checked(variable, check)
     return TransportSettings(
-        base_url=_checked(variable, check),
-        client_session=client_session,
-        proxy=None if proxy == ENVIRONMENT else proxy,
-        ssl=ssl,
-        trust_env=proxy == ENVIRONMENT,
+        base_url=url, client_session=client_session, proxy=_proxy_to(url, proxy), ssl=ssl
     )
 
 
-def _check_proxy(value: object) -> None:
-    if value is None or value == ENVIRONMENT:
-        return
-    if not (isinstance(value, str) and value.startswith(("http://", "https://")) and host_of(value)):
-        # aiohttp would ignore a proxy without a host and connect directly
-        raise ConfigurationError(
-            'proxy must be a URL that begins with http:// or https:// and names a host, or "environment"',
-            field="proxy",
-        )
+def _proxy_to(url: str, argument: object) -> str | None:
+    """Return the proxy for requests to *url*, checked. None is a direct connection."""
+    if argument != ENVIRONMENT:
+        proxy, name, choice = argument, "proxy", f', or "{ENVIRONMENT}"'
+    else:
+        (name, proxy), choice = _environment_proxy(url), ""
+    if proxy is None or (isinstance(proxy, str) and _is_proxy(proxy)):
+        return proxy
+    raise ConfigurationError(
+        f"{name} must be a URL that begins with http:// or https:// and names a host{choice}", field="proxy"
+    )
+
+
+def _environment_proxy(url: str) -> tuple[str, str | None]:
+    """Return the proxy of the environment for *url*, and the variable that names it.
+
+    aiohttp would read the environment, too. But it connects directly where it cannot use the proxy, and it
+    replaces the key by a password in ~/.netrc.
+    """
+    place, proxies = urlsplit(url), getproxies()
+    kind = place.scheme if place.scheme in proxies else "all"
+    if kind not in proxies or proxy_bypass(place.hostname or "") or proxy_bypass(place.netloc):
+        return "", None
+    proxy = proxies[kind].strip()
+    names = [name for name in os.environ if name.lower() == f"{kind}_proxy"]
+    name = next((name for name in names if os.environ[name].strip() == proxy), f"{kind}_proxy")
+    return name, hidden(proxy if "://" in proxy else f"http://{proxy}")
+
+
+def _is_proxy(text: str) -> bool:
+    try:
+        proxy = yarl.URL(text)  # as aiohttp reads it
+    except ValueError:
+        return False
+    return proxy.scheme in ("http", "https") and bool(proxy.host)

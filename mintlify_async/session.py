@@ -80,9 +80,8 @@ class MintlifySession:
         quota: Counts calls against the service's limits before they are sent. Off by default.
         ledger: Records each ``dedupe_key``, so that its job is created once.
         client_session: Your own ``aiohttp.ClientSession``. It is never closed here.
-        proxy: The URL of a proxy; ``"environment"`` takes it from HTTPS_PROXY and NO_PROXY. A password
-            for the service's host in ~/.netrc is then refused, because it would replace the key. That
-            needs aiohttp 3.13.1 or newer. An older version sends the password in place of the key.
+        proxy: The URL of a proxy. ``"environment"`` takes it from HTTPS_PROXY, ALL_PROXY and NO_PROXY when
+            the session is made (HTTP_PROXY for a *base_url* with plain http).
         ssl: The context that verifies certificates.
         allow_insecure_http: Allow plain http to other machines.
         assumptions: Replaces this package's assumptions about the service.
@@ -117,7 +116,8 @@ class MintlifySession:
         assumptions: Assumptions | None = None,
         observer: Observer | None = None,
     ) -> None:
-        admin_key, assistant_key = hidden(admin_key), hidden(assistant_key)  # frames show their locals
+        # Frames show their locals, and the URL of a proxy may contain a password.
+        admin_key, assistant_key, proxy = hidden(admin_key), hidden(assistant_key), hidden(proxy)
         self._closed = False
         self._has_parent = False
         assumptions = Assumptions() if assumptions is None else assumptions

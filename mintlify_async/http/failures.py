@@ -107,7 +107,8 @@ def translate(
     if isinstance(error, ValueError) and not isinstance(error, OSError) and not written:
         return ConfigurationError(
             "aiohttp rejected the request. Check base_url and proxy. "
-            "A password in ~/.netrc, or in auth= of your ClientSession, also causes this",
+            "A password in auth= of your ClientSession also causes this, "
+            "and with its trust_env=True a password in ~/.netrc",
             field="base_url",
         )
     if isinstance(error, RuntimeError):

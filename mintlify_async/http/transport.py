@@ -78,7 +78,6 @@ class TransportSettings:
         client_session: A borrowed aiohttp session, or None for our own.
         proxy: A proxy's URL.
         ssl: A context for verification, or None for the default.
-        trust_env: Whether proxies are taken from the environment.
         recorder: Records every request with its response, or None. The testing kit sets it.
     """
 
@@ -86,7 +85,6 @@ class TransportSettings:
     client_session: aiohttp.ClientSession | None = field(default=None, repr=False)
     proxy: str | None = field(default=None, repr=False)
     ssl: ssl_module.SSLContext | None = None
-    trust_env: bool = False
     recorder: RequestRecorder | None = None
 
 
@@ -304,7 +302,6 @@ class Transport:
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=self._settings.trust_env,
             timeout=aiohttp.ClientTimeout(total=None),
         )
 

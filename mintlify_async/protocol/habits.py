@@ -15,7 +15,7 @@ from .secret import hidden
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-KEYS: Final = frozenset({"admin_key", "assistant_key"})
+SECRETS: Final = frozenset({"admin_key", "assistant_key", "proxy"})
 _CUSTOMER: Final = "session.with_options(admin_key=…, assistant_key=…) makes a session with other keys"
 
 ARGUMENTS: Final = {
@@ -51,7 +51,7 @@ def helpful(function: F) -> F:
         for name in habits.intersection(kwargs):
             kwargs.clear()  # a traceback shows the frames that have it, and there may be a key in it
             raise ConfigurationError(f"{callee} has no argument {name}=: {ARGUMENTS[name]}", field=name)
-        for name in KEYS.intersection(kwargs):
+        for name in SECRETS.intersection(kwargs):
             kwargs[name] = hidden(kwargs[name])
 
     @wraps(function)

@@ -113,15 +113,29 @@ async def test_a_request_that_aiohttp_cannot_make_is_a_mistake_and_not_tried_aga
     assert "again in" not in caplog.text
 
 
-async def test_a_password_in_netrc_is_named_as_what_is_in_the_way(service, monkeypatch, tmp_path):
-    """A matching netrc entry would replace the key: the error names it; nothing is sent.
+@pytest.fixture
+def netrc(monkeypatch, tmp_path):
+    """A file with a password for the service's host."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login u password p\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+
+async def test_a_password_in_netrc_never_replaces_the_key(service, netrc):
+    """The session does not read the file, also when it takes the proxy from the environment."""
+    async with service.session(proxy="environment") as session:
+        assert (await session.create_job("x")).ref.id
+
+
+async def test_a_password_in_netrc_is_named_as_what_is_in_the_way(service, netrc):
+    """A ClientSession of the user's may read the file: the error names it; nothing is sent.
 
     Before 3.13.1, aiohttp puts the password in the key's place without a word, and the service refuses it.
     """
-    (tmp_path / "netrc").write_text("machine 127.0.0.1 login u password p\n")
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     refused_here = version_numbers(aiohttp.__version__) >= (3, 13, 1)
-    async with service.session(proxy="environment") as session:
+    async with (
+        aiohttp.ClientSession(trust_env=True) as ours,
+        service.session(client_session=ours) as session,
+    ):
         with pytest.raises(ConfigurationError if refused_here else AuthenticationError) as caught:
             await session.create_job("x")
     assert len(service.requests) == (0 if refused_here else 1)

@@ -1,0 +1,203 @@
+"""The proxy that a session gets or finds in the environment: it is used, or refused by its name."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import ssl
+from contextlib import AsyncExitStack, suppress
+
+import aiohttp
+import pytest
+import trustme
+
+from mintlify_async import ConfigurationError, MintlifySession
+from mintlify_async.testing import LocalService
+from tests.support.secret_guard import Keys
+
+PASSWORD = Keys.admin
+"""The guard of secrets looks for it in each error, log line and repr."""
+
+
+class Proxy:
+    """A proxy that connects each client with one service, whatever host the client names.
+
+    Attributes:
+        requests: The first request of each connection: its first line, and its ``Proxy-Authorization``.
+        url: Its URL.
+    """
+
+    def __init__(self, service: LocalService, context: ssl.SSLContext | None) -> None:
+        self.requests: list[tuple[str, str]] = []
+        self._service, self._context = service, context
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Proxy:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._context)
+        port = self._server.sockets[0].getsockname()[1]
+        self.url = f"{'https' if self._context else 'http'}://127.0.0.1:{port}"
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._server.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        head = await reader.readuntil(b"\r\n\r\n")
+        line, *headers = head.decode().split("\r\n")
+        sent = {name.lower(): value for name, _, value in (one.partition(": ") for one in headers)}
+        self.requests.append((line, sent.get("proxy-authorization", "")))
+        there, to_service = await asyncio.open_connection("127.0.0.1", self._service.port)
+        if line.startswith("CONNECT "):
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        else:
+            to_service.write(head.replace(b" http://service.test/", b" /", 1))
+        await asyncio.gather(copy(reader, to_service), copy(there, writer))
+
+
+async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(65_536):
+            writer.write(data)
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+@pytest.fixture(scope="module")
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """The context of the servers, and that of the client."""
+    authority = trustme.CA()
+    served, trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1", "service.test").configure_cert(served)
+    authority.configure_trust(trust)
+    return served, trust
+
+
+@pytest.fixture(autouse=True)
+def no_proxy_variables(monkeypatch):
+    """The environment of a test names no proxy."""
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+
+
+FORMS = {
+    "http": "http://{place}",
+    "upper case": "HTTP://{place}",
+    "no scheme": "{place}",
+    "https": "https://{tls_place}",
+    "https, upper case": "HTTPS://{tls_place}",
+    "blanks": " http://{place} \n",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"])
+async def test_the_proxy_of_the_environment_is_used(monkeypatch, contexts, variable, form):
+    """Every request goes through the proxy, however the variable and its value are written."""
+    served, trust = contexts
+    async with AsyncExitStack() as stack:
+        service = await stack.enter_async_context(LocalService(ssl=served))
+        plain = await stack.enter_async_context(Proxy(service, None))
+        tls = await stack.enter_async_context(Proxy(service, served))
+        places = {"place": plain.url.partition("//")[2], "tls_place": tls.url.partition("//")[2]}
+        monkeypatch.setenv(variable, FORMS[form].format(**places))
+        session = service.session(base_url="https://service.test", proxy="environment", ssl=trust)
+        async with session:
+            await session.create_job("Fix the typos")
+            assert (await session.ask("How do I log in?")).text
+    used = tls if "https" in form else plain
+    assert {line for line, _ in used.requests} == {"CONNECT service.test:443 HTTP/1.1"}
+    assert len(plain.requests) + len(tls.requests) == len(used.requests) == 2
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+async def test_a_plain_base_url_has_a_proxy_of_its_own(monkeypatch, service, contexts, variable, secure):
+    """HTTP_PROXY is for a base_url with http://, and HTTPS_PROXY is not."""
+    served, trust = contexts
+    async with Proxy(service, served if secure else None) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+        monkeypatch.setenv(variable, proxy.url)
+        url = "http://service.test"
+        session = service.session(base_url=url, allow_insecure_http=True, proxy="environment", ssl=trust)
+        async with session:
+            await session.create_job("Fix the typos")
+    assert proxy.requests == [(f"POST {url}/v2/agent/{service.project_id}/job HTTP/1.1", "")]
+
+
+@pytest.mark.parametrize("borrowed", [False, True], ids=["own", "borrowed"])
+@pytest.mark.parametrize("given", [False, True], ids=["environment", "argument"])
+async def test_a_password_reaches_the_proxy_alone(monkeypatch, service, contexts, caplog, given, borrowed):
+    """The proxy gets the user and the password of its URL, also with a ClientSession of the user's."""
+    caplog.set_level("DEBUG")
+    async with AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(Proxy(service, None))
+        url = proxy.url.replace("//", f"//user:{PASSWORD}@")
+        monkeypatch.setenv("HTTP_PROXY", url)
+        options = {"proxy": url if given else "environment", "base_url": "http://service.test"}
+        if borrowed:
+            options["client_session"] = await stack.enter_async_context(aiohttp.ClientSession())
+        session = service.session(allow_insecure_http=True, **options)
+        async with session:
+            await session.create_job("Fix the typos")
+            assert PASSWORD not in repr(session) + repr(vars(session)) + caplog.text
+    [(_, authorization)] = proxy.requests
+    assert authorization == "Basic " + base64.b64encode(f"user:{PASSWORD}".encode()).decode()
+
+
+WRONG = [
+    "socks5://127.0.0.1:1080",
+    "socks5h://user:{PASSWORD}@127.0.0.1:1080",
+    "ftp://127.0.0.1:21",
+    "http://",
+    "https://",
+    "http://:3128",
+    "http://127.0.0.1:port",
+    "http://user:{PASSWORD}@127.0.0.1:99999",
+    "user:{PASSWORD}/@127.0.0.1:3128",
+    ":3128",
+    " ",
+]
+
+
+@pytest.mark.parametrize("value", WRONG)
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", None])
+def test_a_proxy_that_cannot_be_used_is_refused_by_its_name(monkeypatch, variable, value):
+    """No session exists, so nothing connects. The error names the variable, and shows no password."""
+    value = value.replace("{PASSWORD}", PASSWORD)
+    if variable is not None:
+        monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigurationError, match=f"^{variable or 'proxy'} must be a URL") as caught:
+        MintlifySession(proxy="environment" if variable else value)
+    assert caught.value.field == "proxy"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NO_PROXY", "127.0.0.1"),
+        ("no_proxy", "other.test, 127.0.0.1"),
+        ("NO_PROXY", "*"),
+        ("NO_PROXY", "127.0.0.1:{port}"),
+        ("http_proxy", ""),  # an empty one in lower case takes back the other
+    ],
+)
+async def test_no_proxy_is_a_direct_connection(monkeypatch, service, name, value):
+    """A host that needs no proxy is reached without one, also when the proxy's URL is wrong."""
+    monkeypatch.setenv("HTTP_PROXY", "socks5://127.0.0.1:9")
+    monkeypatch.setenv(name, value.format(port=service.port))
+    async with service.session(proxy="environment") as session:
+        await session.create_job("Fix the typos")
+
+
+async def test_the_environment_is_read_when_the_session_is_made(monkeypatch, service):
+    """A later change of the variables changes no session."""
+    async with service.session(proxy="environment") as session:
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+        await session.create_job("Fix the typos")
