@@ -49,6 +49,7 @@ ERROR_MAX_BYTES = 64 * 1024  # an error page says what matters at its beginning
 ERROR_SECONDS = 2.0  # a stalled error page is not worth waiting longer
 WRITE_BYTES = 64 * 1024
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: what was not sent is dropped
+HEADER_MAX_BYTES = 64 * 1024  # one line; gateways add long policies, and aiohttp's limit is 8,190 bytes
 KEEP_ALIVE_SECONDS = 3.9  # servers close an idle connection after 5 s or more: never write at that moment
 RECEIVE_BYTES = 128 * 1024  # of the kernel for a connection; uvloop reads megabytes in one turn of the loop
 LONGEST_CONNECT = 1e9  # seconds; aiohttp rounds its limits up and cannot round infinity
@@ -303,6 +304,8 @@ class Transport:
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None),
+            max_field_size=HEADER_MAX_BYTES,
+            max_line_size=HEADER_MAX_BYTES,  # the parser in pure Python needs both
         )
 
     async def _whole(

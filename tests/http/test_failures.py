@@ -89,13 +89,15 @@ async def test_a_refusal_that_repeats_the_threads_key_masks_it(service, session)
 PURE_PYTHON = """
 import sys, aiohttp.http_parser, pytest
 assert aiohttp.http_parser.HttpResponseParser is aiohttp.http_parser.HttpResponseParserPy
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "tests/http/test_faults.py", "-k", "chunk and none"]))
+files = ["tests/http/test_faults.py", "tests/http/test_transport.py", "tests/http/test_connections.py"]
+cases = "(chunk and none) or long_header or changes_the_protocol"
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *files, "-k", cases]))
 """
 
 
 @pytest.mark.real
 def test_what_the_parser_in_pure_python_raises_becomes_ours():
-    """Errors of aiohttp's parser in pure Python become errors of ours, too."""
+    """Errors of aiohttp's parser in pure Python become errors of ours, too, and it has the same limits."""
     env = {**os.environ, "AIOHTTP_NO_EXTENSIONS": "1"}
     done = subprocess.run([sys.executable, "-c", PURE_PYTHON], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

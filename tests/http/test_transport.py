@@ -11,6 +11,8 @@ import aiohttp
 import pytest
 
 from mintlify_async import MintlifySession, NotFoundError, StateError
+from mintlify_async.testing.faults import Raw
+from tests.support.fault_catalogue import ALL, call, script
 from tests.support.secret_guard import Keys
 
 KEYS = Keys()
@@ -72,6 +74,27 @@ async def test_a_header_goes_out_once_however_it_is_written(borrowed: bool) -> N
     }
 
 
+@pytest.mark.parametrize("size", [9_000, 60_000])
+@pytest.mark.parametrize("operation", ALL)
+async def test_a_long_header_is_read(service, session, operation, size):
+    """A gateway's policy of many kilobytes makes no paid job's outcome unknown, and no answer unreadable."""
+    await session.create_job("first")
+    headers = {"Content-Security-Policy": "x" * size}
+    script(service, operation, headers=headers)
+    result = await call(session, operation)
+    response = result.response if operation == "ask" else result.raw
+    assert response.headers["content-security-policy"] == headers["Content-Security-Policy"]
+
+
+async def test_a_long_header_may_arrive_in_pieces(service, session):
+    """Each packet of a long line is read, also when the line's end is not yet there."""
+    body = b'{"id": "job_1", "status": "active"}'
+    head = b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\nContent-Security-Policy: " % len(body)
+    pieces = [piece for _ in range(6) for piece in (b"x" * 10_000, 0.005)]
+    service.script.create_job(fault=Raw([head, *pieces, b"\r\n\r\n", body]))
+    assert (await session.create_job("x")).ref.id == "job_1"
+
+
 @pytest.mark.parametrize("turns", range(8))
 async def test_a_cancelled_close_still_closes_everything(service, turns):
     """close() that is cancelled at any step can be called again and leaves nothing open."""
@@ -109,9 +132,9 @@ def test_a_borrowed_session_of_another_loop_sends_nothing(mintlify_service):
         return ours, session
 
     async def use_here(session):
-        for call in (session.create_job("second"), session.ask("x").run()):
+        for step in (session.create_job("second"), session.ask("x").run()):
             with pytest.raises(StateError, match="another event loop"):
-                await call
+                await step
 
     with asyncio.Runner() as owner:
         ours, session = owner.run(borrow(mintlify_service))
