@@ -171,6 +171,7 @@ def test_the_metadata_is_complete(built):
     assert not re.search(r"\]\((?!https?:)|<img|<!--", metadata.get_payload())  # files
     assert "mintlify_async.cli:main" in entry_points
     assert "mintlify_async.testing.pytest_plugin" in entry_points
+    assert "mintlify_async.contrib.pyinstaller:hook_dirs" in entry_points
     required = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
     assert {name_of(line) for line in required} == {"aiohttp", "anyio", "attrs", "cattrs"}
 

@@ -1,0 +1,5 @@
+"""For PyInstaller: the commands, each of which is loaded when it runs."""
+
+from mintlify_async.contrib.pyinstaller import module_names
+
+hiddenimports = [*module_names("cli"), "readline"]
