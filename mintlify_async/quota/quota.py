@@ -87,6 +87,9 @@ class Quota:
 
     A call without a free slot raises :class:`~mintlify_async.errors.QuotaExceededError`, and nothing is sent.
 
+    Start worker processes with the start method ``spawn``, or before the first call: see
+    :class:`~mintlify_async.MemoryStore`.
+
     Each limit is a number of uses in the service's window, a :class:`Limit` with another window, or None
     for no limit.
 

@@ -22,6 +22,9 @@ class MemoryStore(SQLStore):
 
     Its time passes evenly, even if the computer's clock is set.
 
+    Do not fork a process whose other threads use the store, because the child may hang. Start worker
+    processes with the start method ``spawn``, or before the first call.
+
     Args:
         keep: How long finished records are kept, in seconds. None keeps them for good.
 

@@ -2,7 +2,8 @@
 
 SQLite allows one writer at a time. The steps of a process therefore wait in one line, and when the thread
 has the file's lock, it runs all of them in one transaction. No connection stays open between transactions, so
-a file may be used by several threads, event loops and processes, also after a fork.
+a file may be used by several threads, event loops and processes. A process may be forked between two
+transactions. If it is forked during one, SQLite in the child finds the file locked forever.
 """
 
 from __future__ import annotations

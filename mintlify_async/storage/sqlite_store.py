@@ -27,6 +27,9 @@ class SQLiteStore(SQLStore):
     free early. When the clock is right again, the records are back, because they are deleted only 30 days
     after they expired.
 
+    Do not fork a process while a step runs, because the file is then locked forever for the child. Start
+    worker processes with the start method ``spawn``, or before the first call.
+
     A new file is readable by its owner alone, because conversations contain the keys of threads.
 
     Args:
