@@ -42,7 +42,7 @@ from .failures import (
 from .response_body import LiveResponse
 from .sending import Sending
 
-__all__ = ["RequestRecorder", "Transport", "TransportSettings"]
+__all__ = ["RequestRecorder", "Transport", "TransportSettings", "reset_connection"]
 
 ANSWER_MAX_BYTES = 4 * 1024 * 1024  # a job's record has a dozen short fields
 ERROR_MAX_BYTES = 64 * 1024  # an error page says what matters at its beginning
