@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import shutil
 import signal
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from mintlify_async.testing import LocalService, docs_index
 from mintlify_async.testing.loop_time import virtual_time
 from tests.support import (
     aioresponses_bridge,
+    event_loops,
     leak_guard,
     page_runner,
     redis_server,
@@ -52,34 +51,30 @@ REQUIRE_REAL = "MINTLIFY_ASYNC_REQUIRE_REAL"
 REAL_PARTS = re.compile("redis|chromium|playwright|node|npm|hypercorn", re.IGNORECASE)
 """Found in the reason of a skip when one of these parts is missing."""
 
-ON_UVLOOP = os.environ.get("MINTLIFY_ASYNC_LOOP") == "uvloop"
-"""Set by ``tox -e uvloop``. Cases that need virtual time are skipped there."""
-
-if ON_UVLOOP:
-    import uvloop
-
-    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of Python 3.14
-        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    # Its first loop in a process opens a pipe for signals that stays open; no test is to blame for that.
-    asyncio.new_event_loop().close()
+PLUGINS = (
+    aioresponses_bridge,
+    event_loops,
+    leak_guard,
+    page_runner,
+    redis_server,
+    secret_guard,
+    suite_parts,
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # A shell starts a command behind "&" with SIGINT ignored, and every process of a test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    for plugin in (aioresponses_bridge, leak_guard, page_runner, redis_server, secret_guard, suite_parts):
+    for plugin in PLUGINS:
         if not config.pluginmanager.is_registered(plugin):
             config.pluginmanager.register(plugin)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
-    """Skip what needs virtual time on uvloop. A real part that is missing is a failure in ``tox -e real``."""
+    """A real part that is missing is a failure in ``tox -e real``."""
     report = yield
-    if ON_UVLOOP and report.failed and re.search("be made virtual|asyncio's own", str(call.excinfo)):
-        report.outcome = "skipped"
-        report.longrepr = (str(item.path), item.location[1] or 0, "Skipped: uvloop's time cannot be virtual")
     if report.skipped and os.environ.get(REQUIRE_REAL) == "1" and not hasattr(report, "wasxfail"):
         reason = report.longrepr[-1] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         if REAL_PARTS.search(reason):

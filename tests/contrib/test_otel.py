@@ -32,7 +32,6 @@ from mintlify_async.contrib.otel import SCHEMA_URL, OpenTelemetryObserver
 from mintlify_async.messages import TextPart
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import Close, Cut
-from mintlify_async.testing.loop_time import virtual_time
 
 EVENTS = [
     {"type": "start", "messageId": "m1"},
@@ -56,10 +55,9 @@ def provider(exporter):
 
 
 @pytest.fixture
-async def service():
-    with virtual_time():
-        async with LocalService() as service:
-            yield service
+async def service(virtual):
+    async with LocalService() as service:
+        yield service
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from mintlify_async.errors import ConfigurationError, QuotaExceededError, StateE
 from mintlify_async.quota.gate import QuotaScope
 from mintlify_async.quota.quota import Lease
 from mintlify_async.storage import TakeResult
-from mintlify_async.testing.loop_time import virtual_time
+from mintlify_async.testing.loop_time import VirtualTime
 from tests.support.job_fakes import settle
 
 ACME = QuotaScope(project="acme")
@@ -22,10 +21,9 @@ SITE = QuotaScope(domain="acme.com", key="fp-1")
 
 
 @pytest.fixture(autouse=True)
-async def time() -> AsyncIterator[asyncio.AbstractEventLoop]:
+async def time(virtual: VirtualTime) -> asyncio.AbstractEventLoop:
     """The loop, whose time is virtual."""
-    with virtual_time():
-        yield asyncio.get_running_loop()
+    return asyncio.get_running_loop()
 
 
 async def use_up(quota: Quota, amount: int, scope: QuotaScope = ACME) -> None:

@@ -22,14 +22,13 @@ from mintlify_async import (
 )
 from mintlify_async.quota.gate import QuotaScope
 from mintlify_async.testing import Customer, LocalService, Reset
-from mintlify_async.testing.loop_time import virtual_time
+from mintlify_async.testing.loop_time import VirtualTime
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[LocalService]:
-    with virtual_time():
-        async with LocalService() as service:
-            yield service
+async def service(virtual: VirtualTime) -> AsyncIterator[LocalService]:
+    async with LocalService() as service:
+        yield service
 
 
 def now() -> float:

@@ -11,7 +11,6 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
@@ -20,12 +19,8 @@ import trustme
 
 from mintlify_async import MintlifySession, Timeouts
 from mintlify_async.testing import Customer
+from tests.support.event_loops import LOOP_FACTORIES
 from tests.support.fault_catalogue import BODY
-
-with suppress(ImportError):  # not on every system
-    import uvloop
-
-    uvloop.new_event_loop().close()  # the first in a process opens a pipe for signals that stays open
 
 WHOLE = os.environ.get("SWEEPS") == "whole"
 ROUNDS = 100 if WHOLE else 1
@@ -151,15 +146,12 @@ async def one_call(service: Service, operation: str, phase: str, limit: float) -
 
 @pytest.mark.parametrize("operation", CALLS)
 @pytest.mark.parametrize("way", ["plain", "tls", "proxy"])
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("loop", LOOP_FACTORIES)
 def test_an_answer_that_lies_in_the_socket_wins(loop: str, way: str, operation: str) -> None:
     """No call fails with a time-out, although the loop could look at nothing before the limit."""
-    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
-    if loop == "uvloop":
-        factory = pytest.importorskip("uvloop").new_event_loop
     phase, early, late = CALLS[operation]
     counted, limit = 0, LIMIT
-    with asyncio.Runner(loop_factory=factory) as runner:
+    with asyncio.Runner(loop_factory=LOOP_FACTORIES[loop]) as runner:
         while counted < ROUNDS:
             with Service(way, early, late) as service:
                 in_time = runner.run(one_call(service, operation, phase, limit))

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from mintlify_async import ConfigurationError, MintlifyError, MintlifySession, StreamInterruptedError
 from mintlify_async.testing import AnswerStyle, Customer, LocalService, Recorder, ThreadStyle, faults
 from mintlify_async.testing.http_answer import to_bytes
-from mintlify_async.testing.loop_time import virtual_time
 from mintlify_async.testing.redaction import BodyRedactor, redact_text
 
 QUESTION = "How does Zephyrine log in at 10 Baker Street?"
@@ -23,10 +22,7 @@ WORDS = ("Zephyrine", "Baker", "Quillon", "quillon", "grüßt", "Handbuch")
 THREAD_KEY = "thread_key_5ecret5ecret5ecret"
 
 
-@pytest.fixture(autouse=True)
-async def _virtual():
-    with virtual_time():
-        yield
+pytestmark = pytest.mark.usefixtures("virtual")
 
 
 def long_answer() -> list[bytes | float]:
