@@ -34,6 +34,8 @@ def test_it_is_a_front_door():
     shell = [block.text for block in blocks_of(README) if block.language == "bash"]
     assert DEMO in shell
     assert TESTS in shell
+    # `.ci/run` and the workflow run the lines with this end.
+    assert re.findall(r".*\.venv/bin/tox\n", TEXT) == [TESTS]
 
 
 @pytest.mark.real

@@ -14,6 +14,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+pytest.importorskip("fastapi")
+
 from tests.support.relay_kit import serving
 from tests.support.web_app import app
 
