@@ -49,6 +49,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report: pytest.TestReport = yield
     if ON_UVLOOP and report.failed and VIRTUAL_ONLY.search(str(call.excinfo)):
         report.outcome = "skipped"
-        reason = f"Skipped: uvloop's time cannot be virtual, as {item.name} found out when it had begun"
+        reason = "Skipped: uvloop's time cannot be virtual, which only the running test showed"
         report.longrepr = (str(item.path), item.location[1] or 0, reason)
     return report
