@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 
@@ -22,6 +23,9 @@ from mintlify_async.runtime.dates import now
 VALID_SECONDS = 30 * 24 * 60 * 60  # of a token
 MIN_SECRET_CHARACTERS = 32  # secrets.token_urlsafe(32) gives 43; a password is shorter
 MAX_TOKEN_CHARACTERS = 16_384  # longer than any token of the relay; limits the work that a web page can cause
+# Every token that the relay writes: URL-safe base64 with its padding, in which the unused bits of the last
+# character are zero. Of other characters, Python's decoder skips some and reads some; its versions differ.
+_TOKEN = re.compile(r"(?:[\w-]{4})*(?:[\w-][AQgw]==|[\w-]{2}[AEIMQUYcgkosw048]=)?", re.ASCII)
 # Each use of a secret has its own key, so a token for another use is refused.
 _SEALING = b"mintlify-async relay thread v2"
 _NAMING = b"mintlify-async relay user v1"
@@ -75,7 +79,7 @@ class ThreadSeal:
             SealError: The token was changed, has expired, or belongs to another user or another site.
         """
         try:
-            if len(token) > MAX_TOKEN_CHARACTERS or not token.isascii():
+            if len(token) > MAX_TOKEN_CHARACTERS or not _TOKEN.fullmatch(token):
                 raise InvalidToken
             fields = json.loads(self._fernet.decrypt_at_time(token, VALID_SECONDS, int(now())))
         except InvalidToken:

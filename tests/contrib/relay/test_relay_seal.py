@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from string import ascii_letters, digits
 
 import pytest
 from hypothesis import given
@@ -73,13 +75,66 @@ def test_an_expired_seal_does_not_open():
         assert reason(seal, token) == CHANGED
 
 
-def test_a_changed_character_is_noticed():
-    """Wherever it is."""
-    seal = sealed()
-    token = seal.seal(THREAD, "ada", SITE).rstrip("=")
-    for place in range(0, len(token) - 1, 5):  # Base64 does not use the whole last character
+def token_padded_with(padding: str) -> str:
+    """Return a token that ends with this padding, and has both characters that only URL-safe base64 has."""
+    tokens = (sealed().seal(Thread("t" * length), "ada", SITE) for length in itertools.count(1, step=16))
+    letters = "-_" + ascii_letters + digits
+    return next(token for token in tokens if token.lstrip(letters) == padding and {"-", "_"} <= set(token))
+
+
+@pytest.mark.parametrize("padding", ["", "=", "=="])
+def test_a_changed_character_is_noticed(padding):
+    """Wherever it is, the last one included, of which base64 does not use every bit."""
+    seal, token = sealed(), token_padded_with(padding)
+    for place in range(len(token)):
         other = "B" if token[place] == "A" else "A"
         assert reason(seal, token[:place] + other + token[place + 1 :]) == CHANGED
+
+
+ODD = [*" \t\r\n\x00\x0b=+/*.,%", "==", "\u00e9", "\u0660", "\uff21", "\ud83d", "A", "AAAA"]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=ascii)
+@pytest.mark.parametrize("padding", ["", "=", "=="])
+def test_an_additional_character_is_noticed(padding, odd):
+    """Python's decoder skips some characters, and warns about others. A token has one spelling only."""
+    seal, token = sealed(), token_padded_with(padding)
+    for place in (*range(0, len(token), 7), *range(len(token) - 4, len(token) + 1)):
+        assert reason(seal, token[:place] + odd + token[place:]) == CHANGED
+
+
+@pytest.mark.parametrize("padding", ["", "=", "=="])
+def test_another_spelling_of_a_token_is_refused(padding):
+    """The alphabet is the URL-safe one, the padding is complete, and a piece of a token is no token."""
+    seal, token = sealed(), token_padded_with(padding)
+    half = len(token) // 8 * 4
+    spellings = {
+        token.replace("-", "+"),
+        token.replace("_", "/"),
+        token.translate(str.maketrans("-_", "+/")),
+        token.rstrip("=") + "=" * (len(padding) + 1),
+        token.rstrip("=") + "=" * (len(padding) + 4),
+        token[:half] + "====" + token[half:],
+        token + token,
+        token[:half],
+        token[half:],
+        token[1:],
+        token[:-1],
+        token.swapcase(),
+        "",
+        "=",
+        "====",
+        *([token.rstrip("=")] if padding else []),
+    }
+    assert {reason(seal, spelling) for spelling in spellings} == {CHANGED}
+
+
+@given(st.integers(0, 400), st.text(min_size=1, max_size=8))
+def test_any_text_in_a_token_is_noticed(place, text):
+    """Whatever a page puts into its token."""
+    seal = sealed()
+    token = seal.seal(THREAD, "ada", SITE)
+    assert reason(seal, token[:place] + text + token[place:]) == CHANGED
 
 
 @given(st.text(max_size=300))

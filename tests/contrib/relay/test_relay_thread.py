@@ -51,16 +51,21 @@ async def test_the_latest_seal_counts(here):
     assert here.asked["threadId"] == "thread_old"
 
 
-async def test_a_seal_that_does_not_open_is_left_behind(here):
-    """Another user's token: asked without it, with the history."""
+@pytest.mark.parametrize(
+    ("user", "odd"),
+    [("bob", ""), ("ada", "\n"), ("ada", "*"), ("ada", "/")],
+    ids=["another user", "line ending", "asterisk", "slash"],
+)
+async def test_a_seal_that_does_not_open_is_left_behind(here, user, odd):
+    """Another user's token, or one with an additional character: asked without it, with the history."""
     answer = {"id": "a", "role": "assistant", "parts": TEXT}
-    answer["metadata"] = {"threadId": here.sealed(Thread("thread_1"))}
+    answer["metadata"] = {"threadId": here.sealed(Thread("thread_1")) + odd}
     here.service.script.ask(events=TURN)
-    shown = await here.other("bob").ask(user_message("1"), answer, user_message("2", "u2"))
+    shown = await here.other(user).ask(user_message("1"), answer, user_message("2", "u2"))
     (request,) = here.service.requests
     assert "threadId" not in request.json
     assert [message["id"] for message in request.json["messages"]] == ["u1", "a", "u2"]
-    assert here.opened(thread_token(shown), "bob") == Thread("thread_77")
+    assert here.opened(thread_token(shown), user) == Thread("thread_77")
 
 
 @pytest.mark.parametrize("place", ["header", "finish", "metadata", "data"])
