@@ -26,6 +26,9 @@ PACKAGE = Path(mintlify_async.__file__).parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 
+PIN = r'#.*|[a-z0-9-]+==[\w.]+(; python_version (<|>=) "3\.\d+")?'
+"""A line of constraints.txt."""
+
 WHEEL_LIMIT_BYTES = 1_000_000
 """Installing the package must stay fast; growth beyond this was added by mistake."""
 
@@ -70,9 +73,9 @@ def name_of(requirement: str) -> str:
 
 
 def pins(path: Path) -> dict[str, str]:
-    """Return the versions that a constraints file pins."""
+    """Return the versions that a constraints file pins. The last one counts: that of the newest Python."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    return dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    return dict(line.split(";")[0].split("==") for line in lines if line and not line.startswith("#"))
 
 
 def test_the_lowest_versions_are_those_of_the_project():
@@ -124,7 +127,7 @@ def test_nothing_private_is_committed():
         text = (ROOT / name).read_text(encoding="utf-8")
         assert not re.search(r"/(root|home|work|opt)/", text), name
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    assert all(re.fullmatch(r"#.*|[a-z0-9-]+==[\w.]+", line) for line in lines)
+    assert all(re.fullmatch(PIN, line) for line in lines)
 
 
 @pytest.fixture(scope="module")

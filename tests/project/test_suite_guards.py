@@ -86,7 +86,7 @@ def test_the_default_environment_collects_every_file(tmp_path):
     """Without the packages that only `tox -e real` installs, no file of tests fails to be imported."""
 
     def plain(name: str) -> str:
-        return re.sub("[-_.]+", "-", re.split("[<>=]", name)[0]).lower()
+        return re.sub("[-_.]+", "-", re.split("[<>=;]", name)[0]).lower()
 
     groups = tomllib.loads((TESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
     absent = {plain(name) for name in groups["neighbours"]}
