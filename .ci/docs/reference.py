@@ -85,8 +85,10 @@ class Writer:
         imported = "Import it from " + " or ".join(f"`{path}`" for path in entry.paths) + "."
         if inspect.isclass(thing):
             text = self._class(thing, entry.name, made_by)
+        elif callable(thing) and typing.get_origin(thing) is None:  # Python 3.11 can call a union
+            text = self._function(thing, entry.name)
         else:
-            text = self._function(thing, entry.name) if callable(thing) else self._value(thing, entry)
+            text = self._value(thing, entry)
         return paragraphs("" if entry.name in TABLES["also"] else imported, made_by, text)
 
     def _class(self, cls: type, name: str, made_by: str) -> str:
@@ -142,7 +144,8 @@ class Writer:
         )
 
     def _value(self, value: Any, entry: Entry) -> str:
-        names = [getattr(one, "__name__", str(one)) for one in typing.get_args(value)]
+        kinds = typing.get_args(value)
+        names = [one.__name__ if inspect.isclass(one) else _annotation(one, entry.paths[0]) for one in kinds]
         union = "One of " + ", ".join(self._code(f"`{one}`") for one in names) + "." if names else ""
         return paragraphs(self.prose(_constant_docs(entry)), union)
 
@@ -270,7 +273,7 @@ def _annotations(cls: type) -> dict[str, Any]:
         if base.__module__.startswith("mintlify_async"):
             hints |= vars(base).get("__annotations__", {})
             if issubclass(base, BaseException) and "__init__" in vars(base):
-                hints |= {one.name: one.annotation for one in _parameters(base)}
+                hints |= {one.name: one.annotation for one in _parameters(vars(base)["__init__"])}
     return hints
 
 
