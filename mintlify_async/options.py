@@ -277,7 +277,7 @@ def _environment_proxy(url: str) -> tuple[str, str | None]:
     proxy = proxies[kind].strip()
     names = [name for name in os.environ if name.lower() == f"{kind}_proxy"]
     name = next((name for name in names if os.environ[name].strip() == proxy), f"{kind}_proxy")
-    return name, hidden(proxy if "://" in proxy else f"http://{proxy}")
+    return name, hidden(proxy)
 
 
 def _is_proxy(text: str) -> bool:

@@ -443,8 +443,8 @@ class MintlifySession:
         Args:
             timeouts: Other timeouts.
             retry: Another retry policy.
-            poll: Another poll policy for the waits of the new session's handles. Its ``per_second`` and
-                ``timeout`` have no effect: all polls on a loop have those of this session.
+            poll: Another poll policy for the waits of the new session's handles. These waits ignore its
+                ``per_second`` and ``timeout``: all polls on a loop have those of this session.
             changes: ``admin_key``, ``assistant_key``, ``project_id``, ``domain``, ``site``, ``fp``,
                 ``retrieval_page_size``, ``headers``, ``extra_body``, ``quota``, ``ledger``, ``observer``.
                 If a key is None, there is no key. The environment is not read again.

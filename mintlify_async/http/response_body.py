@@ -132,11 +132,11 @@ class LiveResponse:
     def _set_alarm(self, due: float) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        if due < inf:
-            self._alarm = Alarm(due, self._time_came)
+        self._alarm = Alarm(due, self._time_came) if due < inf else None
 
     def _time_came(self) -> None:
         """Give up when the limit has passed; else set the alarm again, if a task is reading."""
+        self._alarm = None
         now, (phase, seconds) = self._loop.time(), self._silence
         if self._total_at <= now:
             phase, seconds = "total", self._timeouts.total or 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from attrs import define, field
@@ -18,7 +18,6 @@ from ..http.transport import Transport
 from ..model.job_record import Job
 from ..model.job_ref import Stamp
 from ..model.response_info import ResponseInfo
-from ..protocol.api_keys import Key
 from ..protocol.calls import Call, CallDefaults, get_job_call
 from ..runtime import dates
 from ..runtime.per_event_loop import LoopLocal, running_loop
@@ -74,10 +73,10 @@ class AgentAPI:
         states: The states of the session's jobs.
         ledger: The store of the claims on dedupe keys, or None.
         observation: The operation that every call is a part of, or None.
-        owner: An object that is kept alive by this one, or None.
+        owner: What closes the connections when nothing refers to it.
+        poll_key: The key, headers and timeouts of its polls.
     """
 
-    # Only the owner keeps the session alive. So the session can warn if it was never closed.
     http: Dispatcher
     loops: LoopLocal[LoopResources]
     poll: PollPolicy
@@ -86,11 +85,12 @@ class AgentAPI:
     ledger: Store | None = None
     observation: Observation | None = None
     owner: object = field(default=None, repr=False)
+    poll_key: Hashable = field(init=False, repr=False)
 
-    @property
-    def admin_key(self) -> Key:
-        """The key that is sent."""
-        return self.http.keys["admin"]
+    def __attrs_post_init__(self) -> None:
+        defaults = self.defaults
+        key = self.http.keys["admin"], frozenset(defaults.headers.items()), defaults.timeouts
+        object.__setattr__(self, "poll_key", key)  # once, because each look asks for it
 
     def scheduler(self) -> PollScheduler:
         """Return the running loop's scheduler of polls."""

@@ -37,8 +37,8 @@ class Poller(Protocol):
     """Polls jobs for a wait: the agent API of its session."""
 
     @property
-    def admin_key(self) -> Hashable:
-        """The key that it polls with. Waits share a poll only if they have the same key."""
+    def poll_key(self) -> Hashable:
+        """What it sends besides the path, and its limits. Waits share a poll only if these are the same."""
         ...
 
     def look(self, state: JobState, *, limit: float) -> Coroutine[Any, Any, Look]:
@@ -47,7 +47,7 @@ class Poller(Protocol):
 
 
 PollKey: TypeAlias = tuple[Hashable, JobKey]
-"""The key to poll with, and the job: no customer's job is polled with the key of another one."""
+"""How to poll, and the job: no customer's job is polled with the key or the headers of another one."""
 
 
 @define(eq=False, repr=False, match_args=False)
@@ -127,7 +127,7 @@ class PollScheduler:
         """Return a look at a job that starts from now on: at *due*, or sooner if another wait needs one.
 
         Args:
-            poller: Polls the job, if no other wait with the same key has planned a poll of it.
+            poller: Polls the job, if no other wait with the same ``poll_key`` has planned a poll of it.
             state: The job; a successful look is noted there before any wait gets it.
             due: When the look should start, by the loop's time.
             deadline: When it must start. It may then take a second.
@@ -141,7 +141,7 @@ class PollScheduler:
         """
         if self._closed:
             raise _closed()
-        key = poller.admin_key, state.key
+        key = poller.poll_key, state.key
         poll = self._planned.get(key)
         if poll is None:
             poll = self._planned[key] = Poll(key, poller, state, asyncio.get_running_loop().create_future())

@@ -86,6 +86,8 @@ class AsCompleted(Steps[JobHandle]):
         if not self._left or self._ended:
             raise StopAsyncIteration
         handle, wait = self._ends.next()
+        if wait.cancelled():
+            raise StateError(f"other code has cancelled the wait for {handle!r}; await it, or start again")
         try:
             wait.result()
         except (JobTimeoutError, StateError):

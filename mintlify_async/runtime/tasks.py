@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-import sys
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, TypeVar
+
+from .per_event_loop import running_loop
 
 T = TypeVar("T")
 CANCEL_AGAIN = 0.25  # seconds between two cancellations of a running step, because libraries swallow some
@@ -36,16 +37,11 @@ async def end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
     tasks = [task for task in tasks if not task.done() and not task.get_loop().is_closed()]
     for task in tasks:
         task.cancel()
-    if tasks and not _is_abandoned():
+    if tasks and running_loop() is not None:  # none: Python closes the coroutine, and nothing can be awaited
         import anyio  # loaded on use, because it takes a tenth of the session's import time
 
         with anyio.CancelScope(shield=True):
             await asyncio.wait(tasks)
-
-
-def _is_abandoned() -> bool:
-    """Return whether Python closes the running coroutine, whose loop has ended: nothing can be awaited."""
-    return isinstance(sys.exception(), GeneratorExit)
 
 
 async def finish_shielded(step: Awaitable[T], *, patience: float | None = None, hurry: bool = False) -> T:

@@ -89,7 +89,6 @@ def no_proxy_variables(monkeypatch):
 FORMS = {
     "http": "http://{place}",
     "upper case": "HTTP://{place}",
-    "no scheme": "{place}",
     "https": "https://{tls_place}",
     "https, upper case": "HTTPS://{tls_place}",
     "blanks": " http://{place} \n",
@@ -162,6 +161,8 @@ WRONG = [
     "http://user:{PASSWORD}@127.0.0.1:99999",
     "user:{PASSWORD}/@127.0.0.1:3128",
     ":3128",
+    "127.0.0.1:3128",
+    "proxy.corp.example",
     " ",
 ]
 

@@ -6,7 +6,13 @@ import asyncio
 
 import pytest
 
-from mintlify_async import APIConnectionError, APITimeoutError, OutcomeUnknownError, Timeouts
+from mintlify_async import (
+    APIConnectionError,
+    APITimeoutError,
+    OutcomeUnknownError,
+    StreamInterruptedError,
+    Timeouts,
+)
 from mintlify_async.testing.faults import Raw
 from tests.support.fault_catalogue import ALL, call, script
 
@@ -54,3 +60,39 @@ async def test_a_key_function_that_hangs_ends_with_the_limit_of_the_call(
     assert (caught.value.phase, caught.value.seconds, caught.value.sent) == (phase, seconds, "no")
     assert virtual.now() == pytest.approx(seconds, abs=0.01)
     assert len(service.requests) == 0
+
+
+START = [
+    {"type": "start"},
+    {"type": "text-start", "id": "0"},
+    {"type": "text-delta", "id": "0", "delta": "Hi"},
+]
+END = [{"type": "text-end", "id": "0"}, {"type": "finish"}]
+
+
+@pytest.mark.parametrize(
+    ("limits", "events", "pause", "phase", "at"),
+    [
+        ({"first_event": 5, "idle": 5}, [*START, 3600.0, *END], 8, "idle", 13),
+        ({"first_event": 5, "idle": None, "total": 20}, [*START, 3600.0, *END], 8, "total", 20),
+        ({"first_event": 5, "idle": None}, [*START, *END, 3600.0], 8, None, 9),
+        ({"first_event": 5, "idle": None}, [*START, 60.0, *END, 3600.0], 0, None, 61),
+        ({"first_event": 5, "idle": 100}, [*START, *END, 3600.0], 8, None, 9),
+    ],
+)
+async def test_a_limit_counts_after_a_timer_that_went_off_for_nobody(
+    virtual, service, limits, events, pause, phase, at
+):
+    """The consumer works longer than the first event may take: every later limit still ends the answer."""
+    service.script.ask(events=events)
+    error = None
+    async with service.session(timeouts=Timeouts(**limits)) as session, session.ask("x") as reply:
+        await anext(reply)
+        await asyncio.sleep(pause)
+        try:
+            async for _ in reply:
+                pass
+        except StreamInterruptedError as failure:
+            error = failure.__cause__
+    assert virtual.now() == pytest.approx(at, abs=0.1)
+    assert getattr(error, "phase", None) == phase

@@ -18,6 +18,7 @@ from mintlify_async import (
     PollPolicy,
     ServerError,
     StateError,
+    Timeouts,
     Turn,
     wait_all,
 )
@@ -122,6 +123,22 @@ async def test_the_pace_and_the_limit_of_polls_are_those_of_the_first_session(se
     assert looks(service) == pytest.approx([number / 50 for number in range(9)])
     assert [type(wait.exception()) for wait in waits] == [APITimeoutError] * 9
     assert 10.0 <= now() < 11.0
+
+
+async def test_each_session_polls_with_its_own_headers_and_limits(service, session):
+    """Sessions share a poll only if it is the same request: a customer's header goes with its polls alone."""
+    service.script.job("completed")
+    job = await session.create_job("Fix the typos")
+    service.script.get_job(delay=5, times=None)
+    others = [
+        session.with_options(headers={"X-Tenant": "a"}),
+        session.with_options(timeouts=Timeouts(request=1)),
+    ]
+    waits = [asyncio.create_task(one.job(job).wait(timeout=8)) for one in (*others, session)]
+    await asyncio.wait(waits)
+    assert [type(wait.exception()) for wait in waits] == [type(None), JobTimeoutError, type(None)]
+    tenants = [request.headers.get("x-tenant") for request in service.requests.of("get_job")]
+    assert set(tenants) == {"a", None}
 
 
 # Turns -----------------------------------------------------------------------------------------

@@ -174,7 +174,7 @@ async def test_as_completed_raises_an_error_that_is_not_ours():
 
 
 async def test_as_completed_ends_with_a_wait_that_other_code_has_cancelled():
-    """As ``asyncio.gather`` does; it does not wait for ever."""
+    """The consumer was not cancelled, so it gets an error of ours. The iterator is closed."""
     agent = FakeAgent(in_turn("active"))
     ended = as_completed([agent.job()])
     step = asyncio.create_task(anext(ended))
@@ -182,9 +182,10 @@ async def test_as_completed_ends_with_a_wait_that_other_code_has_cancelled():
     for task in tasks_left():
         if task is not step:
             task.cancel()
-    await asyncio.wait([step])
-    assert step.cancelled()
-    await ended.aclose()
+    with pytest.raises(StateError, match="other code has cancelled"):
+        await step
+    assert [job async for job in ended] == []
+    assert tasks_left() == []
 
 
 async def test_waits_are_left_when_one_of_them_cannot_be_started():
@@ -207,3 +208,23 @@ async def test_waits_are_left_when_one_of_them_cannot_be_started():
         await anext(as_completed(handles))
     asyncio.get_running_loop().set_task_factory(None)
     assert tasks_left() == []
+
+
+async def test_a_generator_of_the_program_that_is_closed_ends_its_waits():
+    """When ``aclose`` of a generator with such a block inside returns, nothing is polled any more."""
+    agent = FakeAgent()
+    agent.latency = 5.0
+
+    async def ended():
+        async with as_completed(four(agent)) as done:
+            async for job in done:
+                yield job
+
+    generator = ended()
+    assert (await anext(generator)).id == "job_2"
+    async with asyncio.timeout(60):
+        while not agent.under_way:
+            await asyncio.sleep(0.5)
+    await generator.aclose()
+    assert tasks_left() == []
+    assert len(agent.scheduler()) == 0
