@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 import attrs
 from attrs import frozen
 
+from .checks import TOO_DEEP, check_json, check_text
 from .errors import ConfigurationError
-from .model.json_text import MAX_DEPTH, as_object, drop_keys, json_safe, mask_keys, require_json, require_text
+from .model.json_text import as_object, drop_keys, json_safe, mask_keys
 from .model.wire_value import (
     EMPTY,
     LOCAL,
@@ -288,12 +289,12 @@ def part_from_wire(wire: object, where: str = "part") -> MessagePart:
     content = as_object(wire)
     if content is None:
         raise ConfigurationError(f"{where} must be an object, not {type(wire).__name__}", field=where)
-    kind = require_text(content.get("type"), f"{where}.type")
+    kind = check_text(content.get("type"), f"{where}.type")
     cls = _CLASSES.get(kind)
     if cls is not None:
         return cast("MessagePart", read_argument(cls, content, where))
     if kind == "dynamic-tool":
-        name = require_text(content.pop("toolName", None), f"{where}.toolName", empty=True)
+        name = check_text(content.pop("toolName", None), f"{where}.toolName", empty=True)
         return read_argument(DynamicToolPart, content, where, tool_name=name)
     if kind.startswith("tool-"):
         return read_argument(ToolPart, content, where, tool_name=kind.removeprefix("tool-"))
@@ -375,12 +376,12 @@ class Message(WireValue):
     @classmethod
     def user(cls, text: str, id: str | None = None) -> Message:
         """Return a user message of one text. Without an *id*, it gets one when it is sent."""
-        return cls(id=id or "", role="user", parts=(TextPart(text=require_text(text, "text")),))
+        return cls(id=id or "", role="user", parts=(TextPart(text=check_text(text, "text")),))
 
     @classmethod
     def system(cls, text: str, id: str | None = None) -> Message:
         """Return a system message of one text. Without an *id*, it gets one when it is sent."""
-        return cls(id=id or "", role="system", parts=(TextPart(text=require_text(text, "text")),))
+        return cls(id=id or "", role="system", parts=(TextPart(text=check_text(text, "text")),))
 
     def to_wire(self) -> dict[str, Any]:
         """Return the UIMessage JSON: valid JSON, without a thread's key."""
@@ -406,9 +407,9 @@ class Message(WireValue):
             raise ConfigurationError(
                 f"{where} must be text, a Message or its dict, not {kind}{hint}", field=where
             )
-        require_json(content, where)
-        id = require_text(content.pop("id", ""), f"{where}.id", empty=True)
-        role = require_text(content.pop("role", None), f"{where}.role")
+        check_json(content, where)
+        id = check_text(content.pop("id", ""), f"{where}.id", empty=True)
+        role = check_text(content.pop("role", None), f"{where}.role")
         parts = content.pop("parts", None)
         if not parts and "content" in content:  # how other SDKs write a message
             parts = [{"type": "text", "text": _text_of(content.pop("content"), where)}]
@@ -429,7 +430,7 @@ def _text_of(content: object, where: str) -> str:
             f'{where}.parts, such as [{{"type": "text", "text": "Hi"}}]',
             field=f"{where}.content",
         )
-    return require_text(content, f"{where}.content")
+    return check_text(content, f"{where}.content")
 
 
 def coerce_messages(content: object, make_id: Callable[[], str]) -> list[Message]:
@@ -459,7 +460,7 @@ def _coerce(item: object, where: str) -> Message:
     if isinstance(item, Message):
         return _checked(item, where)
     if isinstance(item, str):
-        return Message.user(require_text(item, where))
+        return Message.user(check_text(item, where))
     return Message.from_wire(item, where)
 
 
@@ -469,21 +470,21 @@ def _with_id(message: Message, make_id: Callable[[], str]) -> Message:
 
 def _checked(message: Message, where: str) -> Message:
     """Return *message* if its fields, which the caller may have set to anything, are valid."""
-    require_text(message.role, f"{where}.role")
-    require_text(message.id, f"{where}.id", empty=True)
+    check_text(message.role, f"{where}.role")
+    check_text(message.id, f"{where}.id", empty=True)
     for i, part in enumerate(cast("Sequence[object]", message.parts)):
         at = f"{where}.parts[{i}]"
         if not isinstance(part, Part):
             raise ConfigurationError(f"{at} must be a part, not {type(part).__name__}", field=at)
     try:
         wire = message.to_wire()
-        require_json(wire, where)
+        check_json(wire, where)
         _parts_from_wire(wire["parts"], where)
     except RecursionError:
         pass
     else:
         return message
-    raise ConfigurationError(f"{where} is nested deeper than {MAX_DEPTH}", field=where)
+    raise ConfigurationError(f"{where} {TOO_DEEP}", field=where)
 
 
 Question: TypeAlias = str | Message | Mapping[str, Any] | Sequence[str | Message | Mapping[str, Any]]

@@ -19,6 +19,15 @@ from urllib.request import getproxies, proxy_bypass
 import yarl
 from attrs import evolve, field, fields, frozen
 
+from .checks import (
+    check_base_url,
+    check_bool,
+    check_field,
+    check_identifier,
+    check_site,
+    check_store,
+    check_type,
+)
 from .errors import ConfigurationError, printable
 from .http.dispatch import Dispatcher
 from .http.observer import Observer
@@ -28,16 +37,12 @@ from .jobs.agent_api import AgentAPI, LoopResources
 from .jobs.polling import PollPolicy
 from .jobs.stale_guard import JobStates
 from .protocol.api_keys import KEY_VARIABLES, SHARED_VARIABLE, Key, KeySource, shared_key
-from .protocol.argument_checks import check_base_url, check_identifier
 from .protocol.assumptions import Assumptions
 from .protocol.calls import CallDefaults, KeyKind
 from .protocol.habits import ARGUMENTS
-from .protocol.object_checks import check_type
 from .protocol.secret import hidden
-from .rendering.sources import check_site
 from .runtime.caller import Place
 from .runtime.per_event_loop import LoopLocal
-from .storage.store import check_store
 
 if TYPE_CHECKING:
     import aiohttp
@@ -47,10 +52,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ENVIRONMENT = "environment"  # as a proxy: the one that the environment names
-
-
-def _is_store(instance: object, attribute: Any, value: object) -> None:
-    check_store(value, attribute.name)
 
 
 @frozen(kw_only=True, eq=False, repr=False)
@@ -63,11 +64,11 @@ class Options(CallDefaults):
 
     admin_key: Key
     assistant_key: Key
-    site: str | None = field(default=None, converter=check_site)
+    site: str | None = field(default=None, validator=check_field(check_site))
     retry: RetryPolicy = field(factory=RetryPolicy)
     poll: PollPolicy = field(factory=PollPolicy)
     quota: Quota | None = None
-    ledger: Store | None = field(default=None, validator=_is_store)
+    ledger: Store | None = field(default=None, validator=check_field(check_store))
     observer: Observer | None = None
 
     @property
@@ -166,8 +167,12 @@ def from_environment(argument: object, variable: str, name: str) -> str | None:
         name: The argument's name: ``project_id``, ``domain`` or ``site``.
     """
     value = os.environ.get(variable) or None if argument is None else argument
-    check = partial(check_site, value) if name == "site" else partial(check_identifier, value, name)
-    return None if value is None else _checked(variable if argument is None else None, check)
+    check = check_site if name == "site" else check_identifier
+    return (
+        None
+        if value is None
+        else _checked(variable if argument is None else None, partial(check, value, name))
+    )
 
 
 def _checked(variable: str | None, check: Callable[[], T]) -> T:
@@ -241,9 +246,8 @@ def transport_settings(
     """Return how a session connects, checked."""
     variable = "MINTLIFY_BASE_URL" if base_url is None and "MINTLIFY_BASE_URL" in os.environ else None
     address = os.environ[variable] if variable else assumptions.base_url if base_url is None else base_url
-    check_type(ssl, ssl_module.SSLContext, "ssl")  # aiohttp's ssl=False would verify nothing
-    if not isinstance(allow_insecure_http, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - "false" is true
-        raise ConfigurationError("allow_insecure_http must be True or False", field="allow_insecure_http")
+    check_type(ssl, "ssl", ssl_module.SSLContext)  # aiohttp's ssl=False would verify nothing
+    check_bool(allow_insecure_http, "allow_insecure_http")
     check = partial(check_base_url, address, allow_insecure_http=allow_insecure_http)
     url = _checked(variable, check)
     return TransportSettings(

@@ -11,13 +11,14 @@ from attrs import evolve
 
 from .assistant.assistant_api import AssistantAPI
 from .assistant.reply import Reply
+from .checks import check_function, check_wait
 from .errors import JobRecord, JobReference, ThreadReference
 from .http.observer import Observer
 from .http.retry import RetryPolicy
 from .jobs.agent_api import AgentAPI
 from .jobs.handle import JobHandle, created_handle, handle_for, handle_over, wait_for_own
 from .jobs.polling import PollPolicy
-from .jobs.wait import DEFAULT_TIMEOUT, check_timeout
+from .jobs.wait import DEFAULT_TIMEOUT
 from .messages import Message, Question
 from .model.job_record import Job
 from .model.question import ContextItem, SearchFilter
@@ -27,7 +28,6 @@ from .protocol.api_keys import KeySource
 from .protocol.assumptions import Assumptions
 from .protocol.calls import DEFAULT_RETRIEVAL_PAGE_SIZE, Call, create_job_call
 from .protocol.habits import helpful
-from .protocol.object_checks import check_function
 from .protocol.secret import hidden
 from .protocol.timeouts import Timeouts
 from .runtime.caller import caller
@@ -240,7 +240,7 @@ class MintlifySession:
             JobFailedError: The job failed.
             MintlifyError: As for :meth:`create_job` and ``JobHandle.wait``.
         """
-        check_timeout(timeout)
+        check_wait(timeout)
         check_function(on_created, "on_created")
         call = create_job_call(
             self._options, prompt, project_id=project_id, headers=headers, extra_body=extra_body

@@ -22,6 +22,7 @@ PACKAGE = Path(mintlify_async.__file__).parent
 
 FLOORS = [
     {"errors", "version"},
+    {"checks"},
     {"runtime", "model"},
     {"events", "messages", "storage"},
     {"protocol", "quota", "rendering"},
@@ -38,7 +39,7 @@ FLOORS = [
 FLOOR = {wing: number for number, wings in enumerate(FLOORS) for wing in wings}
 OUTER = {"contrib", "testing", "cli"}
 
-PURE = {"errors", "model", "events", "messages", "protocol", "rendering"}
+PURE = {"errors", "checks", "model", "events", "messages", "protocol", "rendering"}
 PURE_FILES = {"http/retry.py", "jobs/stale_guard.py", "conversation/history.py"}
 PURE_FILES |= {f"assistant/{name}.py" for name in ("stream", "message_builder", "decode", "sse")}
 """They do no I/O: the clock and the random numbers are arguments."""
@@ -61,10 +62,12 @@ FOREIGN_PRIVATE = {
 
 FRIENDS = {
     ("testing", "protocol"),
+    ("testing", "checks"),
     ("cli", "testing"),
     ("cli", "contrib"),
     ("contrib", "storage"),  # the store in Redis keeps the rules of the other stores
     ("contrib", "errors"),
+    ("contrib", "checks"),
 }
 """Outer wings that may import what another wing does not offer to users."""
 

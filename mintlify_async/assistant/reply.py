@@ -16,6 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
+from ..checks import check_function
 from ..errors import (
     APITimeoutError,
     MintlifyError,
@@ -30,7 +31,6 @@ from ..messages import Message
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
 from ..protocol.habits import AsyncOnly
-from ..protocol.object_checks import check_function
 from ..protocol.responses import response_info
 from ..runtime.caller import Place, caller
 from ..runtime.limits import TimeLimit

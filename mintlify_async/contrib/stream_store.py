@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from mintlify_async.model.number_checks import LARGEST, is_number
+from mintlify_async.checks import LARGEST, check_field, check_number
 from mintlify_async.runtime.closing import NothingToClose
 
 
@@ -26,8 +26,8 @@ class MemoryStreamStore(NothingToClose):
         ConfigurationError: An argument is below 0 or no finite number.
     """
 
-    grace: float = field(default=60.0, validator=is_number(0, most=LARGEST))
-    keep: float = field(default=60.0, validator=is_number(0, most=LARGEST))
+    grace: float = field(default=60.0, validator=check_field(check_number, 0, most=LARGEST))
+    keep: float = field(default=60.0, validator=check_field(check_number, 0, most=LARGEST))
 
 
 @frozen

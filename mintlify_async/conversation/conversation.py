@@ -15,15 +15,15 @@ from attrs import evolve
 
 from ..assistant.assistant_api import AssistantAPI
 from ..assistant.reply import Reply
+from ..checks import check_name
 from ..errors import ConfigurationError, StateError
 from ..messages import Message, Question, coerce_messages
 from ..model.json_text import as_object
 from ..model.thread import Thread
-from ..protocol.argument_checks import check_thread
 from ..protocol.calls import Call, TurnOptions, new_message_id
-from ..storage.store import Store, check_name
+from ..storage.store import Store
 from .history import Contents, TurnQuestion, messages_to_send
-from .records import FORMAT, NAME_CHARACTERS, check_history, heads_of, read_fields
+from .records import FORMAT, NAME_CHARACTERS, coerce_history, heads_of, read_fields
 from .transcript import ConversationSettings, Transcript
 from .turn import ConversationTurn
 from .turn_lock import busy_error
@@ -267,8 +267,8 @@ class Conversation:
         transcript.lock.check_free()
         if transcript.contents.end:
             raise StateError("this conversation has messages already; begin_with(…) is for a new one")
-        contents = evolve(transcript.contents, thread=check_thread(thread))
-        transcript.contents = contents.with_messages(check_history(messages))
+        contents = evolve(transcript.contents, thread=Thread.of(thread))
+        transcript.contents = contents.with_messages(coerce_history(messages))
         return self
 
     def forget_thread(self) -> None:
@@ -368,7 +368,7 @@ class Conversation:
         contents = read_fields(fields)
         names = {name: fields[name] for name in ("id", "owner", "fp") if isinstance(fields.get(name), str)}
         chat = session.conversation(**{"system": contents.system, **names, **settings})
-        return chat._continue(contents.with_messages(check_history(fields["messages"])))
+        return chat._continue(contents.with_messages(coerce_history(fields["messages"])))
 
 
 def ask_with(

@@ -65,7 +65,7 @@ def _hash(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
-def check_history(messages: object) -> tuple[Message, ...]:
+def coerce_history(messages: object) -> tuple[Message, ...]:
     """Return the messages of a list, which may be empty."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         raise ConfigurationError("messages must be a list of messages", field="messages")
@@ -102,7 +102,7 @@ def read_fields(fields: Mapping[str, Any]) -> Contents:
     system, thread = fields.get("system"), fields.get("thread")
     return Contents(
         system=None if system is None else Message.from_wire(system, "system"),
-        system_messages=check_history(fields.get("systemMessages", [])),
+        system_messages=coerce_history(fields.get("systemMessages", [])),
         thread=None if thread is None else Thread.from_dict(thread),
     )
 

@@ -12,14 +12,13 @@ from typing import Any, Final, Literal
 
 from attrs import evolve, field, frozen
 
+from ..checks import ANONYMOUS, check_name, check_number, check_store
 from ..errors import ConfigurationError, StateError, printable
 from ..messages import Message
-from ..model.number_checks import check_number
-from ..protocol.argument_checks import ANONYMOUS
 from ..protocol.calls import new_message_id
 from ..runtime.tasks import finish_shielded
 from ..runtime.worker_thread import compute
-from ..storage.store import Store, check_name, check_store, new_version
+from ..storage.store import Store, new_version
 from .history import Contents, TurnQuestion
 from .records import (
     NAME_CHARACTERS,

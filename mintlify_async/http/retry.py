@@ -15,7 +15,7 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from ..model.number_checks import is_number
+from ..checks import check_field, check_number
 from ..protocol.calls import Operation
 
 Outcome = Literal["not_sent", "refused", "answered", "unknown"]
@@ -57,16 +57,16 @@ class RetryPolicy:
         ConfigurationError: *attempts* or *budget* is below 1, or a time is negative.
     """
 
-    attempts: int = field(default=3, validator=is_number(1, whole=True))
-    base: float = field(default=0.5, validator=is_number(0))
-    cap: float = field(default=8.0, validator=is_number(0))
+    attempts: int = field(default=3, validator=check_field(check_number, 1, whole=True))
+    base: float = field(default=0.5, validator=check_field(check_number, 0))
+    cap: float = field(default=8.0, validator=check_field(check_number, 0))
     pause_after_429: float = field(
-        default=1.0, validator=is_number(0)
+        default=1.0, validator=check_field(check_number, 0)
     )  # assumption: a 429 without `Retry-After`
-    retry_after_cap: float = field(default=60.0, validator=is_number(0))
+    retry_after_cap: float = field(default=60.0, validator=check_field(check_number, 0))
     resend_questions: bool = False
-    budget: float = field(default=10.0, validator=is_number(1))
-    within: float | None = field(default=None, validator=is_number(0, none=True))
+    budget: float = field(default=10.0, validator=check_field(check_number, 1))
+    within: float | None = field(default=None, validator=check_field(check_number, 0, none=True))
 
     def delay(
         self,

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from attrs import define, field
 
+from ..checks import check_dedupe_key
 from ..errors import ConfigurationError, UnexpectedResponseError, printable
 from ..http.dispatch import Dispatcher
 from ..http.observer import Observation, following, note, note_job
@@ -23,7 +24,7 @@ from ..runtime import dates
 from ..runtime.per_event_loop import LoopLocal, running_loop
 from ..runtime.tasks import finish_shielded
 from ..storage.store import Store
-from .claims import LEASE_MARGIN, LONGEST_LEASE, Claim, check_key, request_parts
+from .claims import LEASE_MARGIN, LONGEST_LEASE, Claim, request_parts
 from .poll_scheduler import PollScheduler
 from .polling import PollPolicy
 from .send_once import OnceSender, Recordings
@@ -136,7 +137,7 @@ class AgentAPI:
                 field="dedupe_key",
             )
         claim = Claim(
-            key=check_key(dedupe_key),
+            key=check_dedupe_key(dedupe_key),
             operation=call.operation,
             parts=request_parts(self.http.base_url, call),
             token="",

@@ -16,10 +16,7 @@ from attrs import asdict, evolve, field, frozen
 
 from ..errors import ConfigurationError, OutcomeUnknownError, StateError, printable
 from ..protocol.calls import Call
-from ..storage.store import Record, Snapshot, check_name
-
-KEY_MAX_CHARACTERS: Final = 512
-"""Longest key. Every database takes a primary key of this length; a whole prompt is not meant to be one."""
+from ..storage.store import Record, Snapshot
 
 OPEN: Final = "claims/open/"
 DONE: Final = "claims/done/"
@@ -70,17 +67,6 @@ class Claim:
 
 class ClaimLostError(StateError):
     """The lease of the claim ended, so another call took it over. Nothing was sent."""
-
-
-def check_key(key: object) -> str:
-    """Return *key* when it can be a ``dedupe_key``.
-
-    Raises:
-        ConfigurationError: It is not a string, is blank or too long, or has a NUL or a lone surrogate.
-    """
-    if isinstance(key, str) and not key.strip():
-        raise ConfigurationError("dedupe_key must not be blank", field="dedupe_key")
-    return check_name(key, "dedupe_key", KEY_MAX_CHARACTERS)
 
 
 def request_parts(base_url: str, call: Call) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from attrs import evolve
 
+from ..checks import check_wait
 from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
 from ..http.observer import Observation, note_job
 from ..http.sending import Sending
@@ -26,7 +27,7 @@ from .agent_api import AgentAPI, moment
 from .send_once import had_no_effect
 from .stale_guard import JobState, Look, response_headers
 from .steps import Steps
-from .wait import DEFAULT_TIMEOUT, JobWait, check_timeout
+from .wait import DEFAULT_TIMEOUT, JobWait
 
 log = logging.getLogger("mintlify_async")
 
@@ -124,7 +125,7 @@ class JobHandle:
             StateError: The session is closed, or was closed meanwhile.
             ConfigurationError: An argument is invalid.
         """
-        check_timeout(timeout)
+        check_wait(timeout)
         calls, state = self._calls, self._state
         with calls.observed("wait", *state.key, active=False) as observation:
             wait = JobWait(calls, state, timeout, partial(_note_poll, observation))
@@ -168,7 +169,7 @@ class JobHandle:
         Raises:
             ConfigurationError: *timeout* is not a number of seconds.
         """
-        check_timeout(timeout)
+        check_wait(timeout)
         return JobWatch(lambda: JobWait(self._calls, self._state, timeout))
 
     async def send(

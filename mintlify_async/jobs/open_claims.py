@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ..checks import check_dedupe_key
 from ..errors import ConfigurationError, printable
 from ..storage.store import Store, change
 from . import claims
-from .claims import Claim, check_key, claim_keys
+from .claims import Claim, claim_keys
 
 
 class Ledger:
@@ -44,7 +45,7 @@ class Ledger:
         Raises:
             StateError: The store cannot be used.
         """
-        return claims.find(await self._store.read(claim_keys(check_key(key))), key)
+        return claims.find(await self._store.read(claim_keys(check_dedupe_key(key))), key)
 
     async def resolve(self, key: str, job_id: str) -> None:
         """Close the open claim on *key*: later calls with *key* get the job *job_id*.
@@ -59,7 +60,7 @@ class Ledger:
         """
         if not isinstance(job_id, str) or not job_id:  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
             raise ConfigurationError("job_id must be a string that is not empty", field="job_id")
-        keys, keep = claim_keys(check_key(key)), self._store.keep
+        keys, keep = claim_keys(check_dedupe_key(key)), self._store.keep
         if not await change(
             self._store, keys, lambda records: claims.record(records, key, job_id), keep=keep
         ):
@@ -73,4 +74,6 @@ class Ledger:
         Raises:
             StateError: The store cannot be used.
         """
-        await change(self._store, claim_keys(check_key(key)), lambda records: claims.forget(records, key))
+        await change(
+            self._store, claim_keys(check_dedupe_key(key)), lambda records: claims.forget(records, key)
+        )

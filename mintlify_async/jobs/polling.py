@@ -6,7 +6,7 @@ from typing import Final
 
 from attrs import define, field
 
-from ..model.number_checks import LARGEST, is_number
+from ..checks import LARGEST, check_field, check_number
 
 JITTER: Final = 0.2
 """How much an interval varies to either side, as a fraction of it: waits do not poll together."""
@@ -45,13 +45,13 @@ class PollPolicy:
         [2.0, 3.0, 4.5, 6.75]
     """
 
-    initial: float = field(default=2.0, validator=is_number(0.0, most=LARGEST))
-    factor: float = field(default=1.5, validator=is_number(1.0, most=LARGEST))
-    cap: float = field(default=30.0, validator=is_number(0.0, most=LARGEST))
-    timeout: float = field(default=10.0, validator=is_number(0.001, most=LARGEST))
-    outage: float = field(default=300.0, validator=is_number(0.0, most=LARGEST))
-    settle_seconds: float = field(default=60.0, validator=is_number(0.0, most=LARGEST))
-    per_second: float = field(default=50.0, validator=is_number(0.001, most=LARGEST))
+    initial: float = field(default=2.0, validator=check_field(check_number, 0.0, most=LARGEST))
+    factor: float = field(default=1.5, validator=check_field(check_number, 1.0, most=LARGEST))
+    cap: float = field(default=30.0, validator=check_field(check_number, 0.0, most=LARGEST))
+    timeout: float = field(default=10.0, validator=check_field(check_number, 0.001, most=LARGEST))
+    outage: float = field(default=300.0, validator=check_field(check_number, 0.0, most=LARGEST))
+    settle_seconds: float = field(default=60.0, validator=check_field(check_number, 0.0, most=LARGEST))
+    per_second: float = field(default=50.0, validator=check_field(check_number, 0.001, most=LARGEST))
 
     def delay(self, polls: int, random: float) -> float:
         """Return the seconds until the next poll.

@@ -23,7 +23,6 @@ from ..errors import (
 )
 from ..http.retry import TRY_AGAIN_STATUSES
 from ..model.job_record import Job
-from ..model.number_checks import check_seconds
 from .agent_api import AgentAPI
 from .polling import SHORTEST
 from .stale_guard import JobState, Look
@@ -36,15 +35,6 @@ NOT_FOUND_SECONDS: Final = 30.0
 
 TOLERATED_STATUSES: Final = TRY_AGAIN_STATUSES | {429}
 """Statuses below 500 that do not end a wait at once, but count as an outage like 5xx."""
-
-
-def check_timeout(timeout: float | None) -> None:
-    """Check the timeout of a wait.
-
-    Raises:
-        ConfigurationError: It is not a number of seconds.
-    """
-    check_seconds(timeout, "timeout", zero=True, none="waits without end")
 
 
 class JobWait:

@@ -9,12 +9,13 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from ..checks import check_wait
 from ..errors import JobTimeoutError, MintlifyError, StateError
 from ..model.job_record import Job
 from ..runtime.tasks import end_tasks, start_task
 from .handle import JobHandle
 from .steps import Steps
-from .wait import DEFAULT_TIMEOUT, check_timeout
+from .wait import DEFAULT_TIMEOUT
 
 
 async def wait_all(
@@ -34,7 +35,7 @@ async def wait_all(
         MintlifyError: The error of the first wait that fails; see :meth:`JobHandle.wait`.
         ConfigurationError: *timeout* is not a number of seconds.
     """
-    check_timeout(timeout)
+    check_wait(timeout)
     waits: list[asyncio.Task[Job]] = []
     try:
         waits.extend(start_task(handle.wait(timeout, check=check)) for handle in jobs)
@@ -60,7 +61,7 @@ def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIME
     Raises:
         ConfigurationError: *timeout* is not a number of seconds.
     """
-    check_timeout(timeout)
+    check_wait(timeout)
     return AsCompleted(list(jobs), timeout)
 
 

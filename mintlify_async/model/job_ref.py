@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import zlib
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -11,56 +10,15 @@ from urllib.parse import quote, unquote
 from attrs import field, frozen
 from attrs.converters import optional
 
+from ..checks import check_field, check_segment, check_text
 from ..errors import ConfigurationError, printable
-from .json_text import as_object, require_text
+from .json_text import as_object
 
 SCHEME: Final = "mintlify-job"
 """The beginning of a reference's text."""
 
 VERSION: Final = 2
 """The version of the text that is written and read."""
-
-PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")  # nothing to encode, and no "." or ".."
-
-
-def path_segment(value: object, name: str) -> str:
-    """Return *value*, which a person has copied, percent-encoded as one segment of a path.
-
-    Raises:
-        ConfigurationError: As :func:`job_segment`; or it is blank, or has a control character.
-    """
-    if isinstance(value, str) and not PLAIN_SEGMENT.fullmatch(value):
-        if not value.strip():
-            raise ConfigurationError(f"{name} is empty; give the identifier from the dashboard", field=name)
-        if any(ord(character) < 32 or ord(character) == 127 for character in value):
-            raise ConfigurationError(f"{name} has a control character; remove it", field=name)
-    return job_segment(value, name)
-
-
-def job_segment(value: object, name: str = "job_id") -> str:
-    """Return *value*, which can be any text, percent-encoded as one segment of a path.
-
-    Raises:
-        ConfigurationError: It is not a string, or no path can name it: it is empty, ``.`` or ``..``.
-    """
-    if not isinstance(value, str):
-        raise ConfigurationError(f"{name} must be a string; got {type(value).__name__}", field=name)
-    if PLAIN_SEGMENT.fullmatch(value):
-        return value
-    if value in ("", ".", ".."):
-        raise ConfigurationError(f"{name} must not be {value!r}: it would name another path", field=name)
-    try:
-        return quote(value, safe="")
-    except UnicodeEncodeError:
-        raise ConfigurationError(f"{name} has half of a surrogate pair; remove it", field=name) from None
-
-
-def _is_segment(instance: object, attribute: Any, value: Any) -> None:
-    path_segment(value, attribute.name)
-
-
-def _is_text(instance: object, attribute: Any, value: Any) -> None:
-    require_text(value, attribute.name)
 
 
 def _seconds(value: Any) -> float:
@@ -124,8 +82,8 @@ class JobRef:
         ConfigurationError: *project_id* is not an identifier, or *id* is not a text that a path can name.
     """
 
-    project_id: str = field(validator=_is_segment)
-    id: str = field(validator=_is_text)
+    project_id: str = field(validator=check_field(check_segment))
+    id: str = field(validator=check_field(check_text))
     created: Stamp | None = field(default=None, kw_only=True, eq=False)
     sent: Stamp | None = field(default=None, kw_only=True)
     was_final: bool = field(default=False, kw_only=True, eq=False)
@@ -212,7 +170,7 @@ class JobRef:
             hint = ": read a stored reference with JobRef.from_dict(…)" if kind == "dict" else ""
             words = f"ref must be a JobRef, its text, a JobHandle, a Job or a job's id; got {kind}{hint}"
             raise ConfigurationError(words, field="ref")
-        path_segment(target, "ref")
+        check_segment(target, "ref")
         if target != target.strip():
             raise ConfigurationError("ref begins or ends with white space; remove it", field="ref")
         if project_id is None:

@@ -1,4 +1,4 @@
-"""JSON text and JSON values: reads text strictly, bounds nesting, masks thread keys, checks what is sent.
+"""JSON text and JSON values: reads text strictly, bounds nesting, masks thread keys.
 
 Nothing here knows the classes of the package. An error never repeats the text that was read.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final, cast
 
-from ..errors import ConfigurationError, printable
+from ..checks import MAX_DEPTH, TOO_DEEP
 
 __all__ = ["as_object"]
 
@@ -21,15 +21,8 @@ MASK: Final = "***"
 THREAD_KEY: Final = "threadKey"
 """The name of the thread's secret in JSON."""
 
-# Real answers stay under 20 levels. A value that is nested deeper than the interpreter's stack allows
-# could be parsed but not printed, copied or sent again.
-MAX_DEPTH: Final = 200
-"""Deepest nesting of JSON that is accepted."""
-
 EXCERPT_CHARACTERS: Final = 2000
 """How much of a text that cannot be used an error keeps."""
-
-_TOO_DEEP: Final = f"is nested deeper than {MAX_DEPTH}"
 
 
 class DecodeProblem(ValueError):  # noqa: N818 - internal: each caller turns it into an error of its own
@@ -52,7 +45,7 @@ def decode_json(data: str) -> Any:
     Raises:
         DecodeProblem: It is not JSON (NaN and Infinity are not), or nested deeper than 200.
     """
-    problem = _TOO_DEEP
+    problem = TOO_DEEP
     try:
         content = _DECODER.decode(data)
         if not _too_deep(data, content):
@@ -151,102 +144,3 @@ def mask_text(text: str, key: str | None = None) -> str:
     if key:
         text = text.replace(key, MASK)
     return re.sub(_KEY_IN_TEXT, rf"\g<1>{MASK}", text) if THREAD_KEY in text else text
-
-
-def require_text(content: object, field: str, *, empty: bool = False) -> str:
-    """Return *content* if it is a string.
-
-    Raises:
-        ConfigurationError: It is not a string, or it is empty and *empty* is False.
-    """
-    if not isinstance(content, str):
-        raise ConfigurationError(f"{field} must be a string, not {type(content).__name__}", field=field)
-    if not content and not empty:
-        raise ConfigurationError(f"{field} must not be empty", field=field)
-    return content
-
-
-def require_whole(text: str, field: str) -> str:
-    """Return *text* if all its characters are whole.
-
-    Raises:
-        ConfigurationError: It has half of a surrogate pair, which UTF-8 cannot express.
-    """
-    if not _is_whole(text):
-        raise ConfigurationError(f"{field} {_HALF}", field=field)
-    return text
-
-
-_HALF: Final = "has half of a surrogate pair, which is no character; remove it"
-_HALF_PAIR: Final = re.compile(r"[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
-
-
-def _is_whole(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # it may have both halves of each pair: JSON text joins them
-        return _HALF_PAIR.search(text) is None
-    return True
-
-
-_LONGEST_INT_BITS: Final = 13_000
-"""Python refuses to write a longer whole number (4,300 digits)."""
-
-
-def require_json(content: object, field: str, *, sent: bool = False) -> None:
-    """Check that *content* can be sent as JSON.
-
-    Args:
-        content: The value.
-        field: Its name, for the error.
-        sent: Whether it is sent as it is. Numbers must then be finite, and characters complete.
-
-    Raises:
-        ConfigurationError: It holds something that JSON cannot express, or is nested deeper than 200.
-            The error names the place, such as ``filter.since``.
-    """
-    problem = _problem(content, sent, MAX_DEPTH)
-    if problem is not None:
-        place, words = problem
-        place = field if words == _TOO_DEEP else field + place
-        raise ConfigurationError(f"{place} {words}", field=place)
-
-
-def _problem(item: object, sent: bool, depth: int) -> tuple[str, str] | None:
-    """Return the place in *item* of what is not JSON, and why. None if all of it is."""
-    words: str | None = None
-    members: Iterable[tuple[Any, object]] = ()
-    match item:
-        case None:
-            pass
-        case str():
-            words = _HALF if sent and not _is_whole(item) else None
-        case list() | tuple():
-            members = enumerate(cast("Sequence[object]", item))
-        case dict():
-            members = cast("dict[Any, object]", item).items()
-            words = next(filter(None, (_name_problem(name, sent) for name, _ in members)), None)
-        case float():
-            words = "must be a finite number" if sent and not isfinite(item) else None
-        case int():
-            words = "has too many digits to be written" if item.bit_length() > _LONGEST_INT_BITS else None
-        case _:
-            words = f"is of type {type(item).__name__}, which JSON cannot express"
-    if depth < 0:
-        words = _TOO_DEEP
-    if words is not None:
-        return "", words
-    for step, member in members:
-        problem = _problem(member, sent, depth - 1)
-        if problem is not None:
-            at = f"[{step}]" if isinstance(step, int) else f".{printable(step, 40)}"
-            return at + problem[0], problem[1]
-    return None
-
-
-def _name_problem(name: object, sent: bool) -> str | None:
-    if not isinstance(name, str):
-        return f"has a key that is not a string: {printable(repr(name), 40)}"
-    return f"has a key that {_HALF}" if sent and not _is_whole(name) else None

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import attrs
 from attrs import frozen
 
+from ..checks import check_object, check_optional_text, check_text
 from ..errors import ConfigurationError, printable
-from .json_text import as_object, require_text
+from .json_text import as_object
 from .wire_value import EMPTY, WireValue, read_argument
 
 _CONTEXT_TYPES: Final = ("code", "textSelection")
-
-
-def _check_optional_text(content: object, field: str) -> None:
-    if content is not None:
-        require_text(content, field, empty=True)
 
 
 @frozen(eq=False, repr=False)
@@ -47,9 +43,9 @@ class ContextItem(WireValue):
                 f"context.type must be 'code' or 'textSelection', not {printable(repr(self.type), 40)}",
                 field="context.type",
             )
-        require_text(self.value, "context.value", empty=True)
-        _check_optional_text(self.path, "context.path")
-        _check_optional_text(self.element_id, "context.elementId")
+        check_text(self.value, "context.value", empty=True)
+        check_optional_text(self.path, "context.path")
+        check_optional_text(self.element_id, "context.elementId")
 
     @classmethod
     def from_wire(cls, wire: object) -> ContextItem:
@@ -61,12 +57,33 @@ class ContextItem(WireValue):
         return read_argument(cls, wire, "context")
 
 
+def context_fields(items: Sequence[ContextItem | Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the items of a question's context as the fields that are sent.
+
+    Raises:
+        ConfigurationError: It is no list of items, or one of them is invalid.
+    """
+    if isinstance(items, str | Mapping):
+        raise ConfigurationError("context must be a list of ContextItem", field="context")
+    return [_item_fields(item, f"context[{index}]") for index, item in enumerate(items)]
+
+
+def _item_fields(item: ContextItem | Mapping[str, Any], name: str) -> dict[str, Any]:
+    wire = check_object({**item.to_wire(), **item.extra} if isinstance(item, ContextItem) else item, name)
+    try:
+        return ContextItem.from_wire(wire).to_wire()
+    except ConfigurationError as error:
+        message, field = str(error), error.field or ""
+    # An item that is read alone calls itself "context".
+    raise ConfigurationError(message.replace("context", name, 1), field=field.replace("context", name, 1))
+
+
 def _groups(names: Iterable[str]) -> tuple[str, ...]:
     if isinstance(names, str) or not hasattr(names, "__iter__"):
         raise ConfigurationError("filter.groups must be a list of strings", field="filter.groups")
     groups = tuple(names)
     for i, group in enumerate(groups):
-        require_text(group, f"filter.groups[{i}]")
+        check_text(group, f"filter.groups[{i}]")
     return groups
 
 
@@ -90,8 +107,8 @@ class SearchFilter(WireValue):
     groups: tuple[str, ...] = attrs.field(default=(), converter=_groups)
 
     def __attrs_post_init__(self) -> None:
-        _check_optional_text(self.version, "filter.version")
-        _check_optional_text(self.language, "filter.language")
+        check_optional_text(self.version, "filter.version")
+        check_optional_text(self.language, "filter.language")
 
     def to_wire(self) -> dict[str, Any]:
         """Return the JSON object, without fields that are not set."""
@@ -110,3 +127,12 @@ class SearchFilter(WireValue):
                 f"filter has no field {unknown_names[0]!r}", field=f"filter.{unknown_names[0]}"
             )
         return read_argument(cls, wire, "filter")
+
+
+def filter_fields(value: SearchFilter | Mapping[str, Any]) -> dict[str, Any]:
+    """Return a search filter, or its JSON object, as the fields that are sent.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    return check_object(value.to_wire() if isinstance(value, SearchFilter) else value, "filter")

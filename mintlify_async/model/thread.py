@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ..checks import check_characters, check_optional_text, check_text, copying_slip
 from ..errors import ConfigurationError
-from .json_text import MASK, as_object, require_text
+from .json_text import MASK, as_object
 
 
 class Thread:
@@ -31,8 +32,32 @@ class Thread:
     __slots__ = ("_id", "_key")
 
     def __init__(self, id: str, key: str | None = None) -> None:
-        self._id = require_text(id, "thread.id")
-        self._key = (None if key is None else require_text(key, "thread.key", empty=True)) or None
+        self._id = check_text(id, "thread.id")
+        check_optional_text(key, "thread.key")
+        self._key = key or None
+
+    @classmethod
+    def of(cls, value: object) -> Thread | None:
+        """Return *value* as a thread: itself, None, or a thread of which it is the id.
+
+        Raises:
+            ConfigurationError: It is something else, or its id was copied with blanks or quotation marks.
+        """
+        thread = value
+        if isinstance(value, str) and value.strip() and not value.lstrip().startswith(("{", "Thread(")):
+            thread = cls(value)
+        if thread is None:
+            return None
+        if not isinstance(thread, Thread):  # the JSON of a thread would be sent as its id, and shown
+            raise ConfigurationError(
+                f"thread must be a Thread, a thread's id, or None; got {type(value).__name__}. "
+                "Pass answer.thread, or Thread.from_json(…) of a stored one",
+                field="thread",
+            )
+        if slip := copying_slip(check_characters(thread.id, "thread.id")):
+            raise ConfigurationError(f"the thread's id {slip}", field="thread")
+        check_characters(thread.key or "", "thread.key")
+        return thread
 
     @property
     def id(self) -> str:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
+from ..checks import copying_slip
 from ..errors import ConfigurationError
-from .argument_checks import copying_slip
 from .assumptions import Assumptions
 from .calls import KeyKind
 from .secret import Secret, hidden

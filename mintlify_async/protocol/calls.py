@@ -7,32 +7,33 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypedDict, Unpack
+from urllib.parse import quote
 
 from attrs import evolve, field, frozen
+from attrs.validators import optional
 
-from ..errors import ConfigurationError, ThreadReference, printable
-from ..messages import Message, Question, coerce_messages
-from ..model.job_ref import job_segment, path_segment
-from ..model.json_text import require_json
-from ..model.number_checks import check_seconds
-from ..model.question import ContextItem, SearchFilter
-from ..model.thread import Thread
-from ..model.wire_value import EMPTY, MISSING, Missing
-from .argument_checks import (
+from ..checks import (
     ANONYMOUS,
-    check_context,
     check_current_path,
     check_extra_body,
-    check_filter,
+    check_field,
     check_fp,
     check_headers,
     check_identifier,
+    check_job_id,
+    check_json,
     check_page_size,
     check_prompt,
-    check_thread,
+    check_seconds,
+    check_segment,
+    check_type,
 )
+from ..errors import ConfigurationError, ThreadReference, printable
+from ..messages import Message, Question, coerce_messages
+from ..model.question import ContextItem, SearchFilter, context_fields, filter_fields
+from ..model.thread import Thread
+from ..model.wire_value import EMPTY, MISSING, Missing
 from .assumptions import Assumptions
-from .object_checks import check_type
 from .secret import Secret
 from .timeouts import Timeouts
 
@@ -89,23 +90,16 @@ class CallDefaults:
     """
 
     assumptions: Assumptions = field(factory=Assumptions)
-    project_id: str | None = None
-    domain: str | None = None
-    fp: str = ANONYMOUS
-    retrieval_page_size: float | None = DEFAULT_RETRIEVAL_PAGE_SIZE
+    project_id: str | None = field(default=None, validator=optional(check_field(check_identifier)))
+    domain: str | None = field(default=None, validator=optional(check_field(check_identifier)))
+    fp: str = field(default=ANONYMOUS, validator=check_field(check_fp))
+    retrieval_page_size: float | None = field(
+        default=DEFAULT_RETRIEVAL_PAGE_SIZE, validator=check_field(check_page_size)
+    )
     headers: Mapping[str, str] = field(default=EMPTY, converter=check_headers, repr=False)
     extra_body: Mapping[str, Any] = field(default=EMPTY, converter=check_extra_body, repr=False)
-    timeouts: Timeouts = field(factory=Timeouts)
-
-    def __attrs_post_init__(self) -> None:
-        """Check what every call may send."""
-        for name in ("project_id", "domain"):
-            if (identifier := getattr(self, name)) is not None:
-                check_identifier(identifier, name)
-        check_fp(self.fp)
-        if self.retrieval_page_size is not None:
-            check_page_size(self.retrieval_page_size)
-        check_type(self.timeouts, Timeouts, "timeouts")  # other libraries have such objects, too
+    # Other libraries have such objects, too.
+    timeouts: Timeouts = field(factory=Timeouts, validator=check_field(check_type, Timeouts))
 
     def project(self, argument: str | None) -> str:
         """Return *argument*, or else the session's project."""
@@ -240,21 +234,21 @@ def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) ->
         name = printable(repr(min(options.keys() - _ASK_OPTIONS)), 40)
         raise TypeError(f"ask() has no option {name}; it takes {', '.join(sorted(_ASK_OPTIONS))}")
     domain, fp = defaults.asked_domain(options.get("domain")), options.get("fp")
-    thread = check_thread(options.get("thread"))
+    thread = Thread.of(options.get("thread"))
     messages = coerce_messages(question, new_message_id)
     size = options.get("retrieval_page_size", MISSING)
-    size = defaults.retrieval_page_size if size is MISSING else size
+    size = defaults.retrieval_page_size if size is MISSING else check_page_size(size)
     body: dict[str, Any] = {
         "fp": defaults.fp if fp is None else check_fp(fp),
         "messages": [message.to_wire() for message in messages],
     }
     if size is not None:
-        body["retrievalPageSize"] = check_page_size(size)
+        body["retrievalPageSize"] = size
     if thread is not None:
         body |= {name: Secret(value) for name, value in thread.to_dict().items()}
-    for name, wire_name, check in _FIELDS:
+    for name, wire_name, fields_of in _FIELDS:
         if (option := options.get(name)) is not None:
-            body[wire_name] = check(option)
+            body[wire_name] = fields_of(option)
     return _post(defaults, "ask", body, options, domain=domain, thread=thread, messages=messages)
 
 
@@ -269,7 +263,7 @@ def _post(
     further_fields = {**defaults.extra_body, **check_extra_body(options.get("extra_body"))}
     text = _ENCODER.encode({**body, **further_fields})
     if "\\ud" in text:  # half of a surrogate pair, or an emoji, which JSON writes as both halves
-        require_json(body.get("messages"), "messages", sent=True)
+        check_json(body.get("messages"), "messages", sent=True)
     timeout = options.get("timeout")
     check_seconds(timeout, "timeout", none="means no limit of its own")
     call = _call(
@@ -293,15 +287,15 @@ def _call(defaults: CallDefaults, operation: Operation, **fields: Any) -> Call:
 @lru_cache(maxsize=128)
 def _path(template: str, project_id: str | None, job_id: str | None, domain: str | None) -> str:
     return template.format(
-        project_id=project_id and path_segment(project_id, "project_id"),
-        job_id=job_id and job_segment(job_id),
-        domain=domain and path_segment(domain, "domain"),
+        project_id=project_id and quote(check_segment(project_id, "project_id"), safe=""),
+        job_id=job_id and quote(check_job_id(job_id), safe=""),
+        domain=domain and quote(check_segment(domain, "domain"), safe=""),
     )
 
 
 _FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
-    ("filter", "filter", check_filter),
-    ("context", "context", check_context),
+    ("filter", "filter", filter_fields),
+    ("context", "context", context_fields),
     ("current_path", "currentPath", check_current_path),
 )
 _ENCODER = json.JSONEncoder(check_circular=False, allow_nan=False, separators=(",", ":"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from attrs import define, field
 
@@ -12,7 +13,6 @@ from ..errors import APIStatusError, NotFoundError, UnexpectedResponseError, pri
 from ..model.job_record import Job
 from ..model.json_text import EXCERPT_CHARACTERS, DecodeProblem, as_object, decode_json, mask_text
 from ..model.response_info import Headers, ResponseInfo
-from .argument_checks import host_of
 from .assumptions import Assumptions
 from .calls import Call
 
@@ -157,11 +157,18 @@ def status_error(
 
 def _hint(call: Call, answer: WholeResponse) -> str:
     if 300 <= answer.status < 400:
-        host = host_of(answer.headers.get("location", "")) or "the same host"
+        host = _host_of(answer.headers.get("location", "")) or "the same host"
         return f"a redirect to {printable(host, 80)}, which is never followed: check base_url"
     if status_error_class(answer.status) is NotFoundError:
         return _not_found_hint(call)
     return _HINTS.get(answer.status, "")
+
+
+def _host_of(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
 
 
 def _not_found_hint(call: Call) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import field, frozen
 
-from ..model.number_checks import is_seconds, is_seconds_or_none
+from ..checks import check_field, check_seconds
 
 
 @frozen(kw_only=True)
@@ -26,9 +26,9 @@ class Timeouts:
         ConfigurationError: A limit is not a number above 0.
     """
 
-    connect: float = field(default=10.0, validator=is_seconds)
-    request: float = field(default=60.0, validator=is_seconds)
-    first_event: float = field(default=60.0, validator=is_seconds)
-    idle: float | None = field(default=120.0, validator=is_seconds_or_none)
-    total: float | None = field(default=None, validator=is_seconds_or_none)
+    connect: float = field(default=10.0, validator=check_field(check_seconds))
+    request: float = field(default=60.0, validator=check_field(check_seconds))
+    first_event: float = field(default=60.0, validator=check_field(check_seconds))
+    idle: float | None = field(default=120.0, validator=check_field(check_seconds, none="means no limit"))
+    total: float | None = field(default=None, validator=check_field(check_seconds, none="means no limit"))
     comments_are_activity: bool = True

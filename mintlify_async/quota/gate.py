@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from attrs import field, frozen
 
+from ..checks import LARGEST, check_number
 from ..errors import QuotaExceededError
-from ..model.number_checks import LARGEST, check_number
 from ..storage import TakeResult, Window
 
 CountedOperation = Literal["create_job", "send_message", "ask"]

@@ -19,9 +19,10 @@ from typing import Final, Literal
 
 import anyio
 
+from ..checks import check_store
 from ..errors import CauseSummary, ConfigurationError, QuotaExceededError, StateError
 from ..storage import MemoryStore
-from ..storage.store import Snapshot, Store, check_store, new_version
+from ..storage.store import Snapshot, Store, new_version
 from .gate import DAY, HOUR, MONTH, CountedOperation, Gate, Limit, QuotaRemaining, QuotaScope, gate_of
 from .line import Lines
 

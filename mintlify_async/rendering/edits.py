@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
+from ..checks import check_seconds
 from ..errors import StateError
-from ..model.number_checks import check_seconds
 from ..runtime.tasks import start_task
 from .splitting import Edit, MarkdownSplitter
 

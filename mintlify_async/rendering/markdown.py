@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
+from ..checks import check_site
 from ..messages import Message
 from .readable_text import suggestions_of, text_of
-from .sources import AnswerSource, check_site, sources_of
+from .sources import AnswerSource, sources_of
 
 
 class HasAnswer(Protocol):

@@ -9,12 +9,11 @@ from typing import Final, Literal, cast
 import attrs
 from attrs import frozen
 
-from ..errors import ConfigurationError
+from ..checks import check_site
 from ..messages import Message, SourceDocumentPart, SourceUrlPart, ToolPart
 from ..model.json_text import as_object
 from ..model.wire_value import WireValue
 
-_SITE: Final = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 """Begins an address that is whole; a path that has a colon begins with a slash."""
 
@@ -41,21 +40,6 @@ class AnswerSource(WireValue):
     filename: str | None = None
     media_type: str | None = None
     sections: tuple[AnswerSource, ...] = ()
-
-
-def check_site(site: object) -> str | None:
-    """Return *site* if it is None or a full URL.
-
-    Raises:
-        ConfigurationError: It is neither.
-    """
-    if site is None or (isinstance(site, str) and re.fullmatch(_SITE, site)):
-        return site
-    raise ConfigurationError(
-        "site must be the complete URL of the documentation, such as https://docs.acme.com, "
-        "without blanks, ? and #",
-        field="site",
-    )
 
 
 def whole_address(url: str, site: str | None) -> str:

@@ -15,7 +15,7 @@ from unicodedata import category
 
 from attrs import frozen
 
-from ..model.number_checks import check_number
+from ..checks import check_number
 
 MIN_LIMIT: Final = 200
 """Smallest limit of a message: below it, closing and opening a code block would leave no room for text."""

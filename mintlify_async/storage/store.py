@@ -6,15 +6,13 @@ based, so of two writers that started from the same version one succeeds.
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from attrs import field, frozen
 
-from ..errors import ConfigurationError, StateError, printable
-from ..model.number_checks import LARGEST, check_number
+from ..errors import StateError, printable
 
 R = TypeVar("R")
 
@@ -218,48 +216,3 @@ def _version(snapshot: Snapshot, key: str) -> str | None:
 def damaged_record(place: str, key: str) -> StateError:
     """Return the error for a record in *place* that cannot be read."""
     return StateError(f"{place} has a damaged record {printable(key, 80)!r}; delete it, or restore the data")
-
-
-def check_keep(keep: float | None) -> float | None:
-    """Return *keep* when it is None or a finite number of seconds.
-
-    Raises:
-        ConfigurationError: It is something else.
-    """
-    check_number(keep, "keep", 0, most=LARGEST, none=True)
-    return keep
-
-
-_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
-
-
-def check_name(name: object, field: str, most: int) -> str:
-    """Return *name* if it can be the name of a record, in every database; *most* characters are allowed.
-
-    Raises:
-        ConfigurationError: It is not a string, is empty or too long, or has a NUL or a lone surrogate.
-    """
-    if isinstance(name, str) and 1 <= len(name) <= most and not _UNSTORABLE.search(name):
-        return name
-    size = f"; it has {len(name)}" if isinstance(name, str) else ""
-    raise ConfigurationError(
-        f"{field} must have 1 to {most} characters, no NUL and no lone surrogate{size}", field=field
-    )
-
-
-def check_store(store: object, name: str) -> None:
-    """Refuse a value that is neither None nor a store, such as a path or a class.
-
-    Raises:
-        ConfigurationError: *store* is no store; *name* is the argument.
-    """
-    is_store = not isinstance(store, type) and all(hasattr(store, name) for name in ("read", "write", "take"))
-    if store is not None and not is_store:
-        raise ConfigurationError(
-            f"{name} must be a store such as SQLiteStore('mintlify.sqlite'), not {_describe(store)}",
-            field=name,
-        )
-
-
-def _describe(value: object) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"

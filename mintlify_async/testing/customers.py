@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import Attribute, Factory, define, field
+from attrs import Factory, define, field
 
+from ..checks import check_field
 from ..errors import ConfigurationError
 
 
-def _is_text(_: object, attribute: Attribute[str], value: object) -> None:
+def _check_text(value: object, name: str) -> None:
     if not isinstance(value, str) or not value:
-        raise ConfigurationError(f"{attribute.name} must be a text that is not empty", field=attribute.name)
+        raise ConfigurationError(f"{name} must be a text that is not empty", field=name)
 
 
 def _key(prefix: str, kind: str) -> Any:
@@ -22,7 +23,12 @@ def _key(prefix: str, kind: str) -> Any:
         name = "" if customer.project_id == "acme" else f"{customer.project_id}_"
         return f"{prefix}{name}{kind}_0123456789abcdef"
 
-    return field(default=Factory(default, takes_self=True), kw_only=True, repr=False, validator=_is_text)
+    return field(
+        default=Factory(default, takes_self=True),
+        kw_only=True,
+        repr=False,
+        validator=check_field(_check_text),
+    )
 
 
 def _default_domain(customer: Customer) -> str:
@@ -53,8 +59,10 @@ class Customer:
         ConfigurationError: A name or a key is not text.
     """
 
-    project_id: str = field(default="acme", validator=_is_text)
-    domain: str = field(default=Factory(_default_domain, takes_self=True), kw_only=True, validator=_is_text)
+    project_id: str = field(default="acme", validator=check_field(_check_text))
+    domain: str = field(
+        default=Factory(_default_domain, takes_self=True), kw_only=True, validator=check_field(_check_text)
+    )
     admin_key: str = _key("mint_test_", "admin")
     assistant_key: str = _key("mint_dsc_test_", "assistant")
     read_only_key: str = _key("mint_test_", "read_only")

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import pytest
 from attrs import evolve
 
+from mintlify_async.checks import check_dedupe_key
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.jobs import claims
-from mintlify_async.jobs.claims import Claim, check_key, check_same, find
+from mintlify_async.jobs.claims import Claim, check_same, find
 from mintlify_async.storage.store import Record, Snapshot
 
 
@@ -116,9 +117,9 @@ def test_no_part_can_be_read():
 def test_a_key_is_checked(key):
     """Every store must be able to keep it."""
     with pytest.raises(ConfigurationError) as caught:
-        check_key(key)
+        check_dedupe_key(key)
     assert caught.value.field == "dedupe_key"
-    assert check_key("issue 7/é") == "issue 7/é"
+    assert check_dedupe_key("issue 7/é") == "issue 7/é"
 
 
 @pytest.mark.parametrize(

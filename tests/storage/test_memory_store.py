@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mintlify_async.checks import check_store
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.storage import MemoryStore, Store
-from mintlify_async.storage.store import check_store
 from tests.storage.store_cases import A, StoreCases, count_in_threads, put
 
 

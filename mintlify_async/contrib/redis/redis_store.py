@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from mintlify_async.checks import check_keep
 from mintlify_async.runtime.closing import NothingToClose
 from mintlify_async.storage.store import (
     Record,
@@ -18,7 +19,6 @@ from mintlify_async.storage.store import (
     TakeResult,
     Usage,
     Window,
-    check_keep,
     damaged_record,
     new_version,
 )

@@ -25,8 +25,8 @@ try:
 except ModuleNotFoundError as error:
     raise extra_missing("redis", error) from None
 
+from mintlify_async.checks import LARGEST, check_number
 from mintlify_async.errors import CauseSummary, ConfigurationError, StateError, printable
-from mintlify_async.model.number_checks import LARGEST, check_number
 from mintlify_async.runtime.limits import TimeLimit
 
 Argument = str | bytes | int | float

@@ -13,8 +13,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
+from mintlify_async.checks import check_seconds
 from mintlify_async.errors import ConfigurationError, StateError
-from mintlify_async.model.number_checks import check_seconds
 from mintlify_async.runtime.closing import NothingToClose
 
 from ..stream_store import SharedAnswer

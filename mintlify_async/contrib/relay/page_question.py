@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
 from attrs import define, field, frozen
 
-from mintlify_async.model.number_checks import is_number
-from mintlify_async.protocol.argument_checks import CURRENT_PATH_MAX_CHARACTERS as PATH_CHARACTERS
+from mintlify_async.checks import CURRENT_PATH_MAX_CHARACTERS as PATH_CHARACTERS
+from mintlify_async.checks import check_field, check_number
 
 from .refusals import BUSY_TEXT, TOO_LONG_TEXT, RelayRefusal, retry_after_header
 
@@ -40,10 +40,10 @@ LINGER = 1.0  # seconds in which the rest of a refused body is read
 class QuestionLimits:
     """How much a page may send; :class:`.Relay` explains the fields."""
 
-    max_body_bytes: int = field(validator=is_number(1))
-    max_characters: int = field(validator=is_number(1))
-    max_messages: int = field(validator=is_number(1))
-    max_file_characters: int = field(validator=is_number(1))
+    max_body_bytes: int = field(validator=check_field(check_number, 1))
+    max_characters: int = field(validator=check_field(check_number, 1))
+    max_messages: int = field(validator=check_field(check_number, 1))
+    max_file_characters: int = field(validator=check_field(check_number, 1))
 
     def check(self, messages: Sequence[Wire]) -> None:
         """Check *messages*, which are to be sent to the service, together.

@@ -24,8 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mintlify_async import ConfigurationError, QuotaExceededError
-from mintlify_async.model.number_checks import check_number, check_seconds
-from mintlify_async.storage.store import check_store
+from mintlify_async.checks import check_number, check_seconds, check_store
 
 from .. import extra_missing
 from ..stream_store import MemoryStreamStore

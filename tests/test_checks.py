@@ -19,7 +19,7 @@ from mintlify_async import (
     SearchFilter,
     Thread,
 )
-from mintlify_async.protocol.argument_checks import check_base_url
+from mintlify_async.checks import check_base_url
 
 
 @contextmanager

@@ -1,0 +1,530 @@
+"""Checks of the arguments that users pass. Each error is a ConfigurationError with the argument's name.
+
+A ``check_…`` takes the value, and its name if several arguments have the check. Most return the value.
+Classes of the package are read where they are: by ``Thread.of``, ``JobRef.of``, ``coerce_messages``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from .errors import ConfigurationError, printable
+
+# Interface 2.3 requires `fp` and gives the literal for users without a name, but no default.
+ANONYMOUS: Final = "anonymous"  # assumption: `fp` defaults to `anonymous`
+# Interface 2.3 does not say what a character is. JavaScript would count an emoji as two.
+CURRENT_PATH_MAX_CHARACTERS: Final = 200  # assumption: `currentPath` counts code points
+
+DEDUPE_KEY_MAX_CHARACTERS: Final = 512
+"""Longest key. Every database takes a primary key of this length; a whole prompt is not meant to be one."""
+
+LARGEST: Final = 1e300
+"""Largest number that is sent or counted with: an int may be too large for a float, and for JSON."""
+
+# Real answers stay under 20 levels. A value that is nested deeper than the interpreter's stack allows
+# could be parsed but not printed, copied or sent again.
+MAX_DEPTH: Final = 200
+"""Deepest nesting of JSON that is accepted."""
+
+TOO_DEEP: Final = f"is nested deeper than {MAX_DEPTH}"
+
+
+def check_field(check: Callable[..., object], *limits: Any, **rules: Any) -> Callable[[Any, Any, Any], None]:
+    """Return a validator of an attrs field: *check* gets its value, its name, *limits* and *rules*."""
+
+    def validate(instance: object, attribute: Any, value: object) -> None:
+        check(value, attribute.name, *limits, **rules)
+
+    return validate
+
+
+# Numbers --------------------------------------------------------------------------------------------
+
+
+def check_seconds(value: object, name: str, *, zero: bool = False, none: str | None = None) -> None:
+    """Check a length of time in seconds.
+
+    Args:
+        value: The argument.
+        name: Its name, for the error.
+        zero: Whether 0 is allowed. Then the time must also be finite.
+        none: What None does, where it is allowed; "means no limit", say.
+
+    Raises:
+        ConfigurationError: It is not a number, or out of range.
+    """
+    if value is None and none is not None:
+        return
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        edge = 0 if zero else math.inf
+        if 0 < value < LARGEST or value == edge:
+            return
+    expectation = "a finite number of seconds, 0 or more" if zero else "a number of seconds above 0"
+    hint = f"; None {none}" if none is not None else ""
+    raise ConfigurationError(f"{name} must be {expectation}{hint}; got {_shown(value)}", field=name)
+
+
+def check_wait(timeout: float | None) -> None:
+    """Check the timeout of a wait for a job.
+
+    Raises:
+        ConfigurationError: It is not a number of seconds.
+    """
+    check_seconds(timeout, "timeout", zero=True, none="waits without end")
+
+
+def check_number(
+    value: object,
+    name: str,
+    least: float,
+    *,
+    most: float = math.inf,
+    whole: bool = False,
+    none: bool = False,
+) -> None:
+    """Check a number from *least* to *most*: a *whole* one, or None if *none*.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    kinds = int if whole else int | float
+    if value is None and none:
+        return
+    if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
+        kind = "a whole number" if whole else "a number" if most == math.inf else "a finite number"
+        hint = ", or None" if none else ""
+        raise ConfigurationError(
+            f"{name} must be {kind}, {least:g} or more{hint}; got {_shown(value)}", field=name
+        )
+
+
+def check_keep(keep: float | None) -> float | None:
+    """Return *keep* when it is None or a finite number of seconds.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    check_number(keep, "keep", 0, most=LARGEST, none=True)
+    return keep
+
+
+def check_page_size(value: object, name: str = "retrieval_page_size") -> float | None:
+    """Return *value* when it is None or JSON can express it as a number. The service checks its range."""
+    if value is None:
+        return None
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and -LARGEST < value < LARGEST:
+        return value
+    raise ConfigurationError(f"{name} must be a finite number; got {_shown(value)}", field=name)
+
+
+def _shown(value: object) -> str:
+    """Return *value* as an error shows it."""
+    try:
+        return printable(repr(value), 40)
+    except ValueError:  # Python refuses to write an int of thousands of digits
+        return "a longer one"
+
+
+# Objects that a type checker lets pass, or where people slip ----------------------------------------
+
+
+def check_type(value: object, name: str, kind: type) -> None:
+    """Check that *value* is None or a *kind*, such as the Timeouts of this package.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    if value is not None and not isinstance(value, kind):
+        type_name = type(value).__name__
+        raise ConfigurationError(f"{name} must be {kind.__name__}(…) or None; got {type_name}", field=name)
+
+
+def check_bool(value: object, name: str) -> None:
+    """Check that *value* is a bool, because the text "false" is true.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name} must be True or False", field=name)
+
+
+def check_function(value: object, name: str) -> None:
+    """Check that *value* is None or a plain function. Nobody would await an async one.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    if value is not None and (not callable(value) or inspect.iscoroutinefunction(value)):
+        raise ConfigurationError(
+            f"{name} must be a plain function, not async; got {type(value).__name__}", field=name
+        )
+
+
+def check_store(store: object, name: str) -> None:
+    """Refuse a value that is neither None nor a store, such as a path or a class.
+
+    Raises:
+        ConfigurationError: *store* is no store.
+    """
+    is_store = not isinstance(store, type) and all(hasattr(store, one) for one in ("read", "write", "take"))
+    if store is not None and not is_store:
+        kind = f"the class {store.__name__}" if isinstance(store, type) else f"a {type(store).__name__}"
+        raise ConfigurationError(
+            f"{name} must be a store such as SQLiteStore('mintlify.sqlite'), not {kind}", field=name
+        )
+
+
+# Texts ----------------------------------------------------------------------------------------------
+
+
+def check_text(content: object, name: str, *, empty: bool = False) -> str:
+    """Return *content* if it is a string.
+
+    Raises:
+        ConfigurationError: It is not a string, or it is empty and *empty* is False.
+    """
+    if not isinstance(content, str):
+        raise ConfigurationError(f"{name} must be a string, not {type(content).__name__}", field=name)
+    if not content and not empty:
+        raise ConfigurationError(f"{name} must not be empty", field=name)
+    return content
+
+
+def check_optional_text(content: object, name: str) -> None:
+    """Check that *content* is None or a string, which may be empty.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    if content is not None:
+        check_text(content, name, empty=True)
+
+
+def check_characters(text: str, name: str) -> str:
+    """Return *text* if UTF-8 can express all its characters.
+
+    Raises:
+        ConfigurationError: It has half of a surrogate pair.
+    """
+    if not _is_whole(text):
+        raise ConfigurationError(f"{name} {_HALF}", field=name)
+    return text
+
+
+_HALF: Final = "has half of a surrogate pair, which is no character; remove it"
+_HALF_PAIR: Final = re.compile(r"[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
+
+
+def _is_whole(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # it may have both halves of each pair: JSON text joins them
+        return _HALF_PAIR.search(text) is None
+    return True
+
+
+def check_prompt(prompt: object) -> str:
+    """Return *prompt* when it is a string of at least one character."""
+    if isinstance(prompt, str) and prompt:
+        return check_characters(prompt, "prompt")
+    problem = "is empty" if prompt == "" else f"must be a string; got {type(prompt).__name__}"
+    raise ConfigurationError(f"prompt {problem}; it needs at least 1 character", field="prompt")
+
+
+def check_fp(fp: object, name: str = "fp") -> str:
+    """Return *fp* when it names a user."""
+    if isinstance(fp, str) and fp:
+        return check_characters(fp, name)
+    raise ConfigurationError(
+        f'{name} must be a string that names the user, or "{ANONYMOUS}"; got {_shown(fp)}', field=name
+    )
+
+
+def check_current_path(value: object) -> str:
+    """Return *value* when it is a page's path that is short enough."""
+    if not isinstance(value, str) or len(value) > CURRENT_PATH_MAX_CHARACTERS:
+        size = f"{len(value)} characters" if isinstance(value, str) else type(value).__name__
+        raise ConfigurationError(
+            f"current_path must be a string of at most {CURRENT_PATH_MAX_CHARACTERS} characters; got {size}",
+            field="current_path",
+        )
+    return check_characters(value, "current_path")
+
+
+# Names ----------------------------------------------------------------------------------------------
+
+_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+
+
+def check_name(value: object, name: str, most: int) -> str:
+    """Return *value* if it can be the name of a record, in every database; *most* characters are allowed.
+
+    Raises:
+        ConfigurationError: It is not a string, is empty or too long, or has a NUL or a lone surrogate.
+    """
+    if isinstance(value, str) and 1 <= len(value) <= most and not _UNSTORABLE.search(value):
+        return value
+    size = f"; it has {len(value)}" if isinstance(value, str) else ""
+    raise ConfigurationError(
+        f"{name} must have 1 to {most} characters, no NUL and no lone surrogate{size}", field=name
+    )
+
+
+def check_dedupe_key(key: object) -> str:
+    """Return *key* when it can be a ``dedupe_key``.
+
+    Raises:
+        ConfigurationError: It is not a string, is blank or too long, or has a NUL or a lone surrogate.
+    """
+    if isinstance(key, str) and not key.strip():
+        raise ConfigurationError("dedupe_key must not be blank", field="dedupe_key")
+    return check_name(key, "dedupe_key", DEDUPE_KEY_MAX_CHARACTERS)
+
+
+def check_job_id(value: object, name: str = "job_id") -> str:
+    """Return *value*, which can be any text, if it can be one segment of a path.
+
+    Raises:
+        ConfigurationError: It is not a string, or no path can name it: it is empty, ``.`` or ``..``.
+    """
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name} must be a string; got {type(value).__name__}", field=name)
+    if value in ("", ".", ".."):
+        raise ConfigurationError(f"{name} must not be {value!r}: it would name another path", field=name)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{name} has half of a surrogate pair; remove it", field=name) from None
+    return value
+
+
+def check_segment(value: object, name: str) -> str:
+    """Return *value*, which a person has copied, if it can be one segment of a path.
+
+    Raises:
+        ConfigurationError: As :func:`check_job_id`; or it is blank, or has a control character.
+    """
+    if isinstance(value, str):
+        if not value.strip():
+            raise ConfigurationError(f"{name} is empty; give the identifier from the dashboard", field=name)
+        if re.search(r"[\0-\x1f\x7f]", value):
+            raise ConfigurationError(f"{name} has a control character; remove it", field=name)
+    return check_job_id(value, name)
+
+
+_WHERE: Final = {
+    "project_id": "the identifier alone, as the dashboard's API keys page shows it",
+    "domain": "the last segment of the dashboard's URL alone",
+}
+
+
+def check_identifier(value: object, name: str) -> str:
+    """Return *value* when it can name a project or a site, in plain words and in a path.
+
+    Args:
+        value: The user's value.
+        name: ``project_id`` or ``domain``.
+
+    Raises:
+        ConfigurationError: It is not a string, empty, a URL, or was copied with blanks or quotation marks.
+    """
+    text = check_characters(str(value) if isinstance(value, str) else "", name)  # no Secret: it is shown
+    problem = copying_slip(text)
+    if problem is None and ("://" in text or (name == "domain" and "/" in text)):
+        problem = f"is a URL or a path; write {_WHERE[name]}"
+    elif problem is None and not text.isprintable():
+        problem = "has a character that cannot be seen; remove it"
+    if problem is not None:
+        raise ConfigurationError(f"{name} {problem}", field=name)
+    check_segment(value, name)
+    return text
+
+
+_QUOTES: Final = frozenset("\"'`\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}")
+
+
+def copying_slip(value: str) -> str | None:
+    """Return the fault at the ends of *value*, which was copied from elsewhere, or None."""
+    stripped = value.strip()
+    if stripped and value != stripped:
+        return "begins or ends with a blank or a line break; remove it"
+    if stripped and (stripped[0] in _QUOTES or stripped[-1] in _QUOTES):
+        return "has quotation marks around it; leave them out"
+    return None
+
+
+# URLs -----------------------------------------------------------------------------------------------
+
+
+def check_site(site: object, name: str = "site") -> str | None:
+    """Return *site* if it is None or a full URL.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
+    if site is None or (isinstance(site, str) and _SITE.fullmatch(site)):
+        return site
+    raise ConfigurationError(
+        f"{name} must be the complete URL of the documentation, such as https://docs.acme.com, "
+        "without blanks, ? and #",
+        field=name,
+    )
+
+
+_SITE: Final = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?", re.IGNORECASE)
+
+
+def check_base_url(value: str, *, allow_insecure_http: bool) -> str:
+    """Return *value* without a trailing slash when keys may be sent to it.
+
+    Raises:
+        ConfigurationError: It is not an http(s) URL, carries credentials, a query or a
+            fragment, or is plain http outside this machine.
+    """
+    if problem := copying_slip(value) or _url_problem(value, allow_insecure_http=allow_insecure_http):
+        raise ConfigurationError(f"base_url {problem}", field="base_url")
+    return value.rstrip("/")
+
+
+def _url_problem(url: str, *, allow_insecure_http: bool) -> str | None:
+    """Return why keys cannot be sent to *url*, or None."""
+    if not url.strip():
+        return "is blank: leave base_url out and MINTLIFY_BASE_URL unset for the service's own URL"
+    if not url.isprintable() or not url.isascii() or set(url) & set(" ?#"):
+        return "must be visible ASCII characters, without a query or a fragment"
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises when it is not a number
+    except ValueError:
+        return "is not a URL"
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return "must begin with https:// and name a host"
+    if "@" in parts.netloc:
+        return "must not carry a user name or password; keys go in admin_key= and assistant_key="
+    if parts.path.rstrip("/") == "/v2":
+        return "ends with /v2, which the path of each operation has already; leave it out"
+    if parts.scheme == "http" and not (allow_insecure_http or _is_loopback(parts.hostname)):
+        return "is plain http: the key could be read on the way; use https, or allow_insecure_http=True"
+    return None
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or bool(re.fullmatch(r"127(\.\d{1,3}){3}", host))
+
+
+# What is sent ---------------------------------------------------------------------------------------
+
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# With "expect" the headers leave before the body, and "nothing was sent" could not be said.
+_OUR_HEADERS: Final = ("authorization", "connection", "expect", "host", "transfer-encoding")
+
+
+def check_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return a copy of *headers*, which a user wants sent in addition.
+
+    Raises:
+        ConfigurationError: A name or a value is not legal, or the session sets that header itself.
+    """
+    for name, value in (headers or {}).items():
+        lowered = name.lower()
+        problem = None
+        if not _HEADER_NAME.fullmatch(name):
+            problem = f"{printable(repr(name))} is not a header's name"
+        elif lowered in _OUR_HEADERS or lowered.startswith("content-"):  # the body is always JSON
+            problem = f"{name} is set by the session (keys: admin_key=, assistant_key=)"
+        elif not (value.isascii() and value.isprintable()):
+            problem = f"the value of {name} must be visible ASCII characters"
+        if problem is not None:
+            raise ConfigurationError(f"headers: {problem}", field="headers")
+    return dict(headers or {})
+
+
+def check_extra_body(extra_body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return *extra_body*, additional fields of a request's body. None is no field.
+
+    Raises:
+        ConfigurationError: It contains something that JSON cannot express.
+    """
+    return check_object(extra_body or {}, "extra_body")
+
+
+def check_object(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a copy of *fields* if it can be sent as a JSON object.
+
+    Raises:
+        ConfigurationError: It is no mapping, or contains something that JSON cannot express.
+    """
+    if not isinstance(fields, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - it is sent as it is
+        raise ConfigurationError(f"{name} must be a mapping; got {type(fields).__name__}", field=name)
+    copy = dict(fields)
+    check_json(copy, name, sent=True)
+    return copy
+
+
+_LONGEST_INT_BITS: Final = 13_000
+"""Python refuses to write a longer whole number (4,300 digits)."""
+
+
+def check_json(content: object, name: str, *, sent: bool = False) -> None:
+    """Check that *content* can be sent as JSON.
+
+    Args:
+        content: The value.
+        name: Its name, for the error.
+        sent: Whether it is sent as it is. Numbers must then be finite, and characters complete.
+
+    Raises:
+        ConfigurationError: It holds something that JSON cannot express, or is nested deeper than 200.
+            The error names the place, such as ``filter.since``.
+    """
+    problem = _problem(content, sent, MAX_DEPTH)
+    if problem is not None:
+        place, words = problem
+        place = name if words == TOO_DEEP else name + place
+        raise ConfigurationError(f"{place} {words}", field=place)
+
+
+def _problem(item: object, sent: bool, depth: int) -> tuple[str, str] | None:
+    """Return the place in *item* of what is not JSON, and why. None if all of it is."""
+    words: str | None = None
+    members: Iterable[tuple[Any, object]] = ()
+    match item:
+        case None:
+            pass
+        case str():
+            words = _HALF if sent and not _is_whole(item) else None
+        case list() | tuple():
+            members = enumerate(cast("Sequence[object]", item))
+        case dict():
+            members = cast("dict[Any, object]", item).items()
+            words = next(filter(None, (_name_problem(name, sent) for name, _ in members)), None)
+        case float():
+            words = "must be a finite number" if sent and not math.isfinite(item) else None
+        case int():
+            words = "has too many digits to be written" if item.bit_length() > _LONGEST_INT_BITS else None
+        case _:
+            words = f"is of type {type(item).__name__}, which JSON cannot express"
+    if depth < 0:
+        words = TOO_DEEP
+    if words is not None:
+        return "", words
+    for step, member in members:
+        problem = _problem(member, sent, depth - 1)
+        if problem is not None:
+            at = f"[{step}]" if isinstance(step, int) else f".{printable(step, 40)}"
+            return at + problem[0], problem[1]
+    return None
+
+
+def _name_problem(name: object, sent: bool) -> str | None:
+    if not isinstance(name, str):
+        return f"has a key that is not a string: {printable(repr(name), 40)}"
+    return f"has a key that {_HALF}" if sent and not _is_whole(name) else None
