@@ -31,12 +31,9 @@ from .errors import UnexpectedResponseError as UnexpectedResponseError
 from .events import Finish as Finish
 from .events import StreamEvent as StreamEvent
 from .events import TextDelta as TextDelta
-from .http.observer import Observer as Observer
-from .http.retry import RetryPolicy as RetryPolicy
 from .jobs.handle import JobHandle as JobHandle
 from .jobs.handle import Turn as Turn
 from .jobs.open_claims import Ledger as Ledger
-from .jobs.polling import PollPolicy as PollPolicy
 from .jobs.wait_all import as_completed as as_completed
 from .jobs.wait_all import wait_all as wait_all
 from .messages import Message as Message
@@ -46,8 +43,6 @@ from .model.job_ref import JobRef as JobRef
 from .model.question import ContextItem as ContextItem
 from .model.question import SearchFilter as SearchFilter
 from .model.thread import Thread as Thread
-from .protocol.assumptions import Assumptions as Assumptions
-from .protocol.timeouts import Timeouts as Timeouts
 from .quota.gate import Limit as Limit
 from .quota.quota import Quota as Quota
 from .rendering.markdown import answer_markdown as answer_markdown
@@ -57,6 +52,11 @@ from .rendering.sources import AnswerSource as AnswerSource
 from .rendering.sources import sources_of as sources_of
 from .rendering.splitting import split_markdown as split_markdown
 from .session import MintlifySession as MintlifySession
+from .settings.assumptions import Assumptions as Assumptions
+from .settings.options import Observer as Observer
+from .settings.policies import PollPolicy as PollPolicy
+from .settings.policies import RetryPolicy as RetryPolicy
+from .settings.policies import Timeouts as Timeouts
 from .storage.memory import MemoryStore as MemoryStore
 from .storage.sqlite_store import SQLiteStore as SQLiteStore
 

@@ -13,25 +13,23 @@ from .assistant.assistant_api import AssistantAPI
 from .assistant.reply import Reply
 from .checks import check_function, check_wait
 from .errors import JobRecord, JobReference, ThreadReference
-from .http.observer import Observer
-from .http.retry import RetryPolicy
 from .jobs.agent_api import AgentAPI
 from .jobs.handle import JobHandle, created_handle, handle_for, handle_over, wait_for_own
-from .jobs.polling import PollPolicy
 from .jobs.wait import DEFAULT_TIMEOUT
 from .messages import Message, Question
 from .model.job_record import Job
 from .model.question import ContextItem, SearchFilter
 from .model.wire_value import MISSING, Missing, load_converter
-from .options import Options, Shared, check_ready, from_environment, session_keys, transport_settings
-from .protocol.api_keys import KeySource
-from .protocol.assumptions import Assumptions
-from .protocol.calls import DEFAULT_RETRIEVAL_PAGE_SIZE, Call, create_job_call
-from .protocol.habits import helpful
-from .protocol.secret import hidden
-from .protocol.timeouts import Timeouts
+from .protocol.calls import Call, create_job_call
 from .runtime.caller import caller
 from .runtime.per_event_loop import session_closed
+from .settings.api_keys import KeySource, hidden
+from .settings.assumptions import Assumptions
+from .settings.environment import from_environment, session_keys
+from .settings.habits import helpful
+from .settings.options import DEFAULT_RETRIEVAL_PAGE_SIZE, Observer, Options, check_ready
+from .settings.policies import PollPolicy, RetryPolicy, Timeouts
+from .shared import Shared, transport_settings
 
 if TYPE_CHECKING:
     import aiohttp

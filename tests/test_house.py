@@ -25,10 +25,12 @@ FLOORS = [
     {"checks"},
     {"runtime", "model"},
     {"events", "messages", "storage"},
-    {"protocol", "quota", "rendering"},
+    {"quota", "rendering"},
+    {"settings"},
+    {"protocol"},
     {"http"},
     {"jobs", "assistant"},
-    {"options", "conversation"},
+    {"conversation", "shared"},
     {"session"},
     {"contrib", "testing"},
     {"cli"},
@@ -40,10 +42,16 @@ FLOOR = {wing: number for number, wings in enumerate(FLOORS) for wing in wings}
 OUTER = {"contrib", "testing", "cli"}
 
 PURE = {"errors", "checks", "model", "events", "messages", "protocol", "rendering"}
-PURE_FILES = {"http/retry.py", "jobs/stale_guard.py", "conversation/history.py"}
+PURE_FILES = {
+    "settings/policies.py",
+    "settings/options.py",
+    "http/retry.py",
+    "jobs/stale_guard.py",
+    "conversation/history.py",
+}
 PURE_FILES |= {f"assistant/{name}.py" for name in ("stream", "message_builder", "decode", "sse")}
 """They do no I/O: the clock and the random numbers are arguments."""
-NOT_PURE = {"rendering/edits.py", "protocol/api_keys.py"}
+NOT_PURE = {"rendering/edits.py"}
 IO_MODULES = {"aiohttp", "anyio", "asyncio", "time", "random"}
 
 MAY_IMPORT_AIOHTTP = {"http", "testing", "contrib"}

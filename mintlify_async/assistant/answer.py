@@ -14,11 +14,11 @@ from ..events import StreamEvent
 from ..messages import Message
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
-from ..protocol.habits import AsyncOnly
 from ..rendering.markdown import HasAnswer
 from ..rendering.readable_text import suggestions_of, text_of
 from ..rendering.sources import AnswerSource, Suggestion, sources_of
 from ..runtime.caller import Place
+from ..settings.habits import AsyncOnly
 from .message_builder import GrowingText
 from .stream import MessageStream
 

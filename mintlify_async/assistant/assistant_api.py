@@ -10,11 +10,11 @@ from attrs import frozen
 
 from ..errors import MintlifyError
 from ..http.dispatch import Dispatcher
-from ..http.observer import Observation
 from ..http.response_body import LiveResponse
 from ..messages import Message, Question
 from ..model.thread import Thread
-from ..protocol.calls import AskOptions, Call, CallDefaults, ask_call
+from ..protocol.calls import AskOptions, Call, ask_call
+from ..settings.options import Observation, Options
 
 CloseIfUnused: TypeAlias = "weakref.WeakMethod[Callable[[bool], bool]]"
 
@@ -33,7 +33,7 @@ class AssistantAPI:
     """
 
     http: Dispatcher
-    defaults: CallDefaults
+    defaults: Options
     site: str | None
     check_open: Callable[[], None]
     connections: object

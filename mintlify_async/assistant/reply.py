@@ -30,18 +30,18 @@ from ..http.response_body import Grace
 from ..messages import Message
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
-from ..protocol.habits import AsyncOnly
 from ..protocol.responses import response_info
 from ..runtime.caller import Place, caller
 from ..runtime.limits import TimeLimit
+from ..settings.habits import AsyncOnly
 from .answer import HOW_TO_READ, Answer, Extras, TextStream, already_read, ended, warn_unread
 from .stream import MessageStream
 
 if TYPE_CHECKING:
-    from ..http.observer import Observation
     from ..http.response_body import LiveResponse
     from ..protocol.calls import Call
     from ..rendering.edits import Edits
+    from ..settings.options import Observation
     from .assistant_api import AssistantAPI, ReplyTurn
 
 __all__ = ["Reply", "sent_key"]

@@ -27,19 +27,20 @@ from ..errors import (
     printable,
 )
 from ..model.job_record import Job
-from ..protocol.api_keys import Key
-from ..protocol.assumptions import Assumptions
-from ..protocol.calls import Call, KeyKind
+from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse, lower_headers, read_job, request_id, status_error
-from ..protocol.secret import Secret
 from ..runtime import dates
 from ..runtime.per_event_loop import session_closed
 from ..runtime.slow_steps import SECONDS, LoggedIfSlow
 from ..runtime.tasks import cancel_requests
+from ..settings.api_keys import Key, KeyKind, Secret
+from ..settings.assumptions import Assumptions
+from ..settings.options import Fact, Observation, Observer
+from ..settings.policies import Outcome, RetryPolicy
 from .failures import CLOSED, AttemptLimit, timed_out
-from .observer import Fact, Observation, Observer, begin_observation
+from .observer import begin_observation
 from .response_body import LiveResponse
-from .retry import Outcome, RetryBudget, RetryPolicy, retry_after_seconds
+from .retry import RetryBudget, retry_after_seconds
 from .sending import Sending
 from .transport import Transport
 

@@ -1,61 +1,19 @@
-"""Observers: the reports of a session about its operations, for your own metrics, logs and traces."""
+"""Reports operations to the session's observer. Its errors are logged, and change nothing."""
 
 from __future__ import annotations
 
 import logging
 import sys
 from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Protocol
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from ..settings.options import Fact, Observation, Observer
 
 if TYPE_CHECKING:
     from ..model.job_record import Job
 
 log = logging.getLogger("mintlify_async")
-
-Fact = str | int | float | bool
-"""The value of a fact that an observation notes."""
-
-
-class Observation(Protocol):
-    """One operation while it runs. If a method raises an error, it is logged and the operation continues."""
-
-    def active(self) -> AbstractContextManager[object]:
-        """Return a block that is entered around each request, never around a ``yield``."""
-        ...
-
-    def set(self, name: str, value: Fact) -> None:
-        """Note a fact, such as ``conversation_id``, ``status``, ``finish_reason``, ``model``, ``output``."""
-        ...
-
-    def event(self, name: str, attributes: Mapping[str, Fact]) -> None:
-        """Note that something happened now.
-
-        ``attempt``: a request was answered or failed (``attempt``, ``seconds``, ``status``, ``request_id``,
-        ``error``). ``retry``: it is sent again (``attempt``, ``delay``). ``first_event`` of an answer.
-        ``poll`` of a job (``status`` or ``error``).
-        """
-        ...
-
-    def end(self, error: BaseException | None = None) -> None:
-        """End the operation. *error* is its failure or cancellation, or None."""
-        ...
-
-
-class Observer(Protocol):
-    """Follows operations, from the request to the end of the stream or of the job.
-
-    A reply that is dropped ends its observation in a finalizer, which may run on any thread.
-    """
-
-    def start(self, operation: str, facts: Mapping[str, Fact]) -> Observation:
-        """Begin to follow ``ask``, ``create_job``, ``send_message``, ``wait``, ``refresh`` or ``run_job``.
-
-        Args:
-            operation: The operation's name.
-            facts: The known data: ``domain``, ``project_id``, ``conversation_id``, ``base_url``, ``input``.
-        """
-        ...
 
 
 def begin_observation(observer: Observer | None, operation: str, **facts: Fact | None) -> Observation | None:

@@ -24,10 +24,10 @@ from ..errors import APIConnectionError, MintlifyError, StateError, UnexpectedRe
 from ..model.response_info import Headers
 from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse, is_success
-from ..protocol.secret import Secret
 from ..runtime import dates
 from ..runtime.limits import PASSES, TimeLimit
 from ..runtime.per_event_loop import session_closed
+from ..settings.api_keys import Secret
 from ..version import __version__
 from .failures import (
     FOREIGN_ERRORS,

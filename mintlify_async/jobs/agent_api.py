@@ -12,21 +12,23 @@ from attrs import define, field
 from ..checks import check_dedupe_key
 from ..errors import ConfigurationError, UnexpectedResponseError, printable
 from ..http.dispatch import Dispatcher
-from ..http.observer import Observation, following, note, note_job
+from ..http.observer import following, note, note_job
 from ..http.retry import http_date
 from ..http.sending import Sending
 from ..http.transport import Transport
 from ..model.job_record import Job
 from ..model.job_ref import Stamp
 from ..model.response_info import ResponseInfo
-from ..protocol.calls import Call, CallDefaults, get_job_call
+from ..protocol.calls import Call, get_job_call
 from ..runtime import dates
 from ..runtime.per_event_loop import LoopLocal, running_loop
 from ..runtime.tasks import finish_shielded
+from ..settings.api_keys import Key
+from ..settings.options import Observation, Options
+from ..settings.policies import PollPolicy
 from ..storage.store import Store
 from .claims import LEASE_MARGIN, LONGEST_LEASE, Claim, request_parts
 from .poll_scheduler import PollScheduler
-from .polling import PollPolicy
 from .send_once import OnceSender, Recordings
 from .stale_guard import JobState, JobStates, Look, Moment, response_headers
 
@@ -81,7 +83,7 @@ class AgentAPI:
     http: Dispatcher
     loops: LoopLocal[LoopResources]
     poll: PollPolicy
-    defaults: CallDefaults
+    defaults: Options
     states: JobStates = field(factory=JobStates)
     ledger: Store | None = None
     observation: Observation | None = None

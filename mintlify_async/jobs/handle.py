@@ -16,13 +16,14 @@ from attrs import evolve
 
 from ..checks import check_wait
 from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
-from ..http.observer import Observation, note_job
+from ..http.observer import note_job
 from ..http.sending import Sending
 from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp
 from ..model.response_info import ResponseInfo
 from ..protocol.calls import Call, send_message_call
 from ..runtime import dates
+from ..settings.options import Observation
 from .agent_api import AgentAPI, moment
 from .send_once import had_no_effect
 from .stale_guard import JobState, Look, response_headers

@@ -23,8 +23,11 @@ from ..model.job_ref import Stamp
 from ..runtime import dates
 from ..runtime.limits import TimeLimit
 from ..runtime.tasks import end_tasks, start_task
-from .polling import LONGEST_PAUSE, PollPolicy
+from ..settings.policies import PollPolicy
 from .stale_guard import JobKey, JobState, Look, Moment, response_headers
+
+LONGEST_PAUSE: Final = 300.0
+"""Longest pause that the service may ask for, in seconds; a longer ``Retry-After`` counts as this one."""
 
 LAST_LOOK: Final = 1.0
 """How long a look may take that is under way, or due, at the deadline, in seconds."""

@@ -21,10 +21,9 @@ from ..errors import (
     NotFoundError,
     UnexpectedResponseError,
 )
-from ..http.retry import TRY_AGAIN_STATUSES
 from ..model.job_record import Job
+from ..settings.policies import SHORTEST, TRY_AGAIN_STATUSES
 from .agent_api import AgentAPI
-from .polling import SHORTEST
 from .stale_guard import JobState, Look
 
 DEFAULT_TIMEOUT: Final = 1800.0

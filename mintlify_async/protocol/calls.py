@@ -6,41 +6,31 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 from urllib.parse import quote
 
 from attrs import evolve, field, frozen
-from attrs.validators import optional
 
 from ..checks import (
-    ANONYMOUS,
     check_current_path,
     check_extra_body,
-    check_field,
     check_fp,
     check_headers,
-    check_identifier,
     check_job_id,
     check_json,
     check_page_size,
     check_prompt,
     check_seconds,
     check_segment,
-    check_type,
 )
-from ..errors import ConfigurationError, ThreadReference, printable
+from ..errors import ThreadReference, printable
 from ..messages import Message, Question, coerce_messages
 from ..model.question import ContextItem, SearchFilter, context_fields, filter_fields
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY, MISSING, Missing
-from .assumptions import Assumptions
-from .secret import Secret
-from .timeouts import Timeouts
-
-Operation = Literal["create_job", "get_job", "send_message", "ask"]
-KeyKind = Literal["admin", "assistant"]
-
-DEFAULT_RETRIEVAL_PAGE_SIZE = 5  # the default of the service
+from ..settings.api_keys import KeyKind, Secret
+from ..settings.options import Options
+from ..settings.policies import Operation, Timeouts
 
 
 class RequestOptions(TypedDict, total=False):
@@ -69,54 +59,6 @@ class AskOptions(TurnOptions, total=False):
 
 
 _ASK_OPTIONS = AskOptions.__optional_keys__
-
-
-@frozen(kw_only=True, eq=False)
-class CallDefaults:
-    """The defaults of a session's calls.
-
-    Args:
-        assumptions: The assumptions about the service.
-        project_id: The project of agent jobs, or None.
-        domain: The site to ask about, or None.
-        fp: Identifies the user to the service.
-        retrieval_page_size: Search results used for an answer. None is not sent.
-        headers: Further headers.
-        extra_body: Further fields of every body.
-        timeouts: The limits.
-
-    Raises:
-        ConfigurationError: A value is invalid; ``.field`` names it.
-    """
-
-    assumptions: Assumptions = field(factory=Assumptions)
-    project_id: str | None = field(default=None, validator=optional(check_field(check_identifier)))
-    domain: str | None = field(default=None, validator=optional(check_field(check_identifier)))
-    fp: str = field(default=ANONYMOUS, validator=check_field(check_fp))
-    retrieval_page_size: float | None = field(
-        default=DEFAULT_RETRIEVAL_PAGE_SIZE, validator=check_field(check_page_size)
-    )
-    headers: Mapping[str, str] = field(default=EMPTY, converter=check_headers, repr=False)
-    extra_body: Mapping[str, Any] = field(default=EMPTY, converter=check_extra_body, repr=False)
-    # Other libraries have such objects, too.
-    timeouts: Timeouts = field(factory=Timeouts, validator=check_field(check_type, Timeouts))
-
-    def project(self, argument: str | None) -> str:
-        """Return *argument*, or else the session's project."""
-        return self._named("project_id", argument, "agent jobs belong to a project")
-
-    def asked_domain(self, argument: str | None) -> str:
-        """Return *argument*, or else the session's domain."""
-        reason = "the assistant answers about one site, named by the last segment of the dashboard's URL"
-        return self._named("domain", argument, reason)
-
-    def _named(self, name: str, argument: str | None, reason: str) -> str:
-        value: str | None = getattr(self, name) if argument is None else check_identifier(argument, name)
-        if value is None:
-            raise ConfigurationError(
-                f"{name} is missing: {reason}; pass {name}= or set MINTLIFY_{name.upper()}", field=name
-            )
-        return value
 
 
 @frozen(kw_only=True, eq=False)
@@ -195,7 +137,7 @@ class Call:
 
 
 def create_job_call(
-    defaults: CallDefaults, prompt: str, *, project_id: str | None = None, **options: Unpack[RequestOptions]
+    defaults: Options, prompt: str, *, project_id: str | None = None, **options: Unpack[RequestOptions]
 ) -> Call:
     """Return the call that creates a job.
 
@@ -207,7 +149,7 @@ def create_job_call(
 
 
 def send_message_call(
-    defaults: CallDefaults, project_id: str, job_id: str, prompt: str, **options: Unpack[RequestOptions]
+    defaults: Options, project_id: str, job_id: str, prompt: str, **options: Unpack[RequestOptions]
 ) -> Call:
     """Return the call that sends a follow-up.
 
@@ -218,12 +160,12 @@ def send_message_call(
     return _post(defaults, "send_message", body, options, **job, prompt=prompt)
 
 
-def get_job_call(defaults: CallDefaults, project_id: str, job_id: str) -> Call:
+def get_job_call(defaults: Options, project_id: str, job_id: str) -> Call:
     """Return the polling call, whose path the service does not document."""
     return _call(defaults, "get_job", headers=defaults.headers, project_id=project_id, job_id=job_id)
 
 
-def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) -> Call:
+def ask_call(defaults: Options, question: Question, options: AskOptions) -> Call:
     """Return the call that asks a question. Optional fields that are None are left out.
 
     Raises:
@@ -253,7 +195,7 @@ def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) ->
 
 
 def _post(
-    defaults: CallDefaults,
+    defaults: Options,
     operation: Operation,
     body: dict[str, Any],
     options: RequestOptions,
@@ -277,7 +219,7 @@ def _post(
     return call if timeout is None else call.within(timeout)
 
 
-def _call(defaults: CallDefaults, operation: Operation, **fields: Any) -> Call:
+def _call(defaults: Options, operation: Operation, **fields: Any) -> Call:
     """Return the call with these *fields*, which contain the values of its path."""
     route: str = getattr(defaults.assumptions, f"{operation}_path")
     path = _path(route, fields.get("project_id"), fields.get("job_id"), fields.get("domain"))

@@ -13,7 +13,7 @@ from ..errors import APIStatusError, NotFoundError, UnexpectedResponseError, pri
 from ..model.job_record import Job
 from ..model.json_text import EXCERPT_CHARACTERS, DecodeProblem, as_object, decode_json, mask_text
 from ..model.response_info import Headers, ResponseInfo
-from .assumptions import Assumptions
+from ..settings.assumptions import Assumptions
 from .calls import Call
 
 

@@ -16,6 +16,9 @@ def _check_text(value: object, name: str) -> None:
         raise ConfigurationError(f"{name} must be a text that is not empty", field=name)
 
 
+_text = check_field(_check_text)
+
+
 def _key(prefix: str, kind: str) -> Any:
     """Return a field for a key that contains the project's name. Keys of ``acme`` do not contain it."""
 
@@ -27,7 +30,7 @@ def _key(prefix: str, kind: str) -> Any:
         default=Factory(default, takes_self=True),
         kw_only=True,
         repr=False,
-        validator=check_field(_check_text),
+        validator=_text,
     )
 
 
@@ -59,10 +62,8 @@ class Customer:
         ConfigurationError: A name or a key is not text.
     """
 
-    project_id: str = field(default="acme", validator=check_field(_check_text))
-    domain: str = field(
-        default=Factory(_default_domain, takes_self=True), kw_only=True, validator=check_field(_check_text)
-    )
+    project_id: str = field(default="acme", validator=_text)
+    domain: str = field(default=Factory(_default_domain, takes_self=True), kw_only=True, validator=_text)
     admin_key: str = _key("mint_test_", "admin")
     assistant_key: str = _key("mint_dsc_test_", "assistant")
     read_only_key: str = _key("mint_test_", "read_only")

@@ -15,7 +15,8 @@ import pytest
 from mintlify_async.http.failures import AttemptLimit, known_flaw, log_known_flaw, translate
 from mintlify_async.http.sending import Sending
 from mintlify_async.http.transport import RequestBody
-from mintlify_async.protocol.calls import CallDefaults, create_job_call
+from mintlify_async.protocol.calls import create_job_call
+from mintlify_async.settings.options import Options
 from mintlify_async.testing.faults import Close, Reset
 from tests.support.fault_catalogue import BrokenChunking
 
@@ -126,7 +127,7 @@ async def test_closing_a_response_wakes_its_reader(service):
 
 def test_foreign_errors_are_translated_to_the_most_specific():
     """Failures that no server on loopback can play."""
-    create = create_job_call(CallDefaults(project_id="p"), "x")
+    create = create_job_call(Options(project_id="p"), "x")
     limit = AttemptLimit(math.inf, 60.0, "request")
     key = aiohttp.client_reqrep.ConnectionKey("host", 443, True, True, None, None, None)
     cases = [

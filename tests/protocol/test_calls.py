@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mintlify_async import Assumptions, ContextItem, Message, SearchFilter
-from mintlify_async.protocol.calls import CallDefaults, ask_call
+from mintlify_async.protocol.calls import ask_call
+from mintlify_async.settings.options import Options
 
 
 async def test_assumptions_can_be_overridden(service):
@@ -88,7 +89,7 @@ async def test_identifiers_cannot_leave_their_segment(service, session, project,
 )
 def test_a_text_alone_is_written_as_json_would(fp: str, size: float, text: str) -> None:
     """Any text, user and page size give the bytes of json.dumps."""
-    body = ask_call(CallDefaults(domain="acme"), text, {"fp": fp, "retrieval_page_size": size}).body
+    body = ask_call(Options(domain="acme"), text, {"fp": fp, "retrieval_page_size": size}).body
     assert body is not None
     (sent,) = json.loads(body)["messages"]
     message = {"id": sent["id"], "role": "user", "parts": [{"type": "text", "text": text}]}

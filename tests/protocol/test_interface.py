@@ -13,12 +13,12 @@ import pytest
 from mintlify_async import Assumptions, ConfigurationError, Quota, Thread
 from mintlify_async.model.job_record import Job, JobStatus
 from mintlify_async.protocol.calls import (
-    CallDefaults,
     ask_call,
     create_job_call,
     get_job_call,
     send_message_call,
 )
+from mintlify_async.settings.options import Options
 from tests.support.secret_guard import Keys
 
 KEYS = Keys()
@@ -27,15 +27,15 @@ MESSAGE = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
 EMOJI = "\U0001f600"
 
 OPERATIONS = {
-    "4.1": (create_job_call(CallDefaults(project_id="p"), "x"), "POST", "/v2/agent/p/job", "admin"),
-    "4.2": (send_message_call(CallDefaults(), "p", "j", "x"), "POST", "/v2/agent/p/job/j/message", "admin"),
+    "4.1": (create_job_call(Options(project_id="p"), "x"), "POST", "/v2/agent/p/job", "admin"),
+    "4.2": (send_message_call(Options(), "p", "j", "x"), "POST", "/v2/agent/p/job/j/message", "admin"),
     "4.3": (
-        ask_call(CallDefaults(domain="d"), "x", {}),
+        ask_call(Options(domain="d"), "x", {}),
         "POST",
         "/discovery/v2/assistant/d/message",
         "assistant",
     ),
-    "4.4": (get_job_call(CallDefaults(), "p", "j"), "GET", "/v2/agent/p/job/j", "admin"),
+    "4.4": (get_job_call(Options(), "p", "j"), "GET", "/v2/agent/p/job/j", "admin"),
 }
 
 

@@ -21,13 +21,14 @@ from mintlify_async.http.sending import Sending
 from mintlify_async.jobs.agent_api import AgentAPI
 from mintlify_async.jobs.handle import JobHandle, created_handle, handle_for
 from mintlify_async.jobs.poll_scheduler import PollScheduler
-from mintlify_async.jobs.polling import PollPolicy
 from mintlify_async.jobs.stale_guard import JobStates
 from mintlify_async.model.job_record import Job
 from mintlify_async.model.job_ref import JobRef
 from mintlify_async.model.response_info import ResponseInfo
-from mintlify_async.protocol.calls import Call, CallDefaults
+from mintlify_async.protocol.calls import Call
 from mintlify_async.runtime import dates
+from mintlify_async.settings.options import Options
+from mintlify_async.settings.policies import PollPolicy
 
 Seen = str | Job | BaseException
 Script = Callable[[float], Seen]
@@ -80,7 +81,7 @@ class FakeAgent(AgentAPI):
             job=self._answer, observe=lambda *operation, **facts: None, keys={"admin": None}
         )
         super().__init__(
-            http=http, loops=None, poll=poll or PollPolicy(), defaults=CallDefaults(project_id="docs")
+            http=http, loops=None, poll=poll or PollPolicy(), defaults=Options(project_id="docs")
         )
         self.scripts: dict[str, Script] = {"job_1": script or in_turn("completed")}
         self.looks: list[float] = []

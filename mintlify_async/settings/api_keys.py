@@ -1,27 +1,26 @@
 """The admin key and the assistant key of a session: a string, or a function that returns one per request.
 
-No ``repr``, error, traceback or pickle shows a key: it is a :class:`Secret` as soon as it is given.
+No ``repr``, error, traceback or pickle shows a key: it is a :class:`Secret` as soon as it is given. The keys
+of threads are Secrets, too.
 """
 
 from __future__ import annotations
 
 import inspect
-import os
 import re
 from collections.abc import Awaitable, Callable
-from typing import NoReturn
+from typing import Literal, NoReturn, TypeVar
 
 from ..checks import copying_slip
 from ..errors import ConfigurationError
 from .assumptions import Assumptions
-from .calls import KeyKind
-from .secret import Secret, hidden
 
+T = TypeVar("T")
+
+KeyKind = Literal["admin", "assistant"]
 KeySource = str | Callable[[], str | Awaitable[str]]
 
 KEY_VARIABLES = {"admin": "MINTLIFY_ADMIN_API_KEY", "assistant": "MINTLIFY_ASSISTANT_API_KEY"}
-SHARED_VARIABLE = "MINTLIFY_API_KEY"
-"""Other programs' name for either key: its prefix says which of the two it holds."""
 
 _NEED = {"admin": "agent jobs need the admin key", "assistant": "the assistant needs the assistant key"}
 _VISIBLE = re.compile("[!-~]+")  # ASCII
@@ -33,12 +32,21 @@ def kind_in_words(kind: str) -> str:
     return words.get(kind) or f"an {kind} key"
 
 
-def shared_key(assumptions: Assumptions) -> tuple[Secret, str, str]:
-    """Return ``MINTLIFY_API_KEY``, the kind of key that it is, and what to say where a key is missing."""
-    key = Secret(os.environ.get(SHARED_VARIABLE, ""))
-    # Blanks and quotation marks around it are an error of the key that it holds, not another key.
-    kind = assumptions.kind_of_key(key.strip(" \t\r\n\"'"))
-    return key, kind, f"; {SHARED_VARIABLE} holds {kind_in_words(kind)}" if key.strip() else ""
+class Secret(str):
+    """A string that ``repr`` does not show, because containers and the locals of a traceback print that.
+
+    What is made from it is a plain string, ``"Bearer " + secret`` too: make it a Secret again.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'****'"
+
+
+def hidden(value: T) -> T | Secret:
+    """Return *value* as a :class:`Secret` when it is a string."""
+    return Secret(value) if isinstance(value, str) else value
 
 
 class Key:

@@ -11,7 +11,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from ..errors import ConfigurationError
-from .secret import hidden
+from .api_keys import hidden
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -1,0 +1,187 @@
+"""The options of a session, which check themselves when they are made, and the observer that one of them is.
+
+So a new session and ``with_options`` apply the same checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import Factory, evolve, field, fields, frozen
+from attrs.validators import optional
+
+from ..checks import (
+    ANONYMOUS,
+    check_extra_body,
+    check_field,
+    check_fp,
+    check_headers,
+    check_identifier,
+    check_page_size,
+    check_site,
+    check_store,
+    check_type,
+)
+from ..errors import ConfigurationError, printable
+from .api_keys import Key, KeyKind
+from .assumptions import Assumptions
+from .habits import ARGUMENTS
+from .policies import PollPolicy, RetryPolicy, Timeouts
+
+if TYPE_CHECKING:
+    from ..quota.quota import Quota
+    from ..storage.store import Store
+
+DEFAULT_RETRIEVAL_PAGE_SIZE = 5  # the default of the service
+
+Fact = str | int | float | bool
+"""The value of a fact that an observation notes."""
+
+
+class Observation(Protocol):
+    """One operation while it runs. If a method raises an error, it is logged and the operation continues."""
+
+    def active(self) -> AbstractContextManager[object]:
+        """Return a block that is entered around each request, never around a ``yield``."""
+        ...
+
+    def set(self, name: str, value: Fact) -> None:
+        """Note a fact, such as ``conversation_id``, ``status``, ``finish_reason``, ``model``, ``output``."""
+        ...
+
+    def event(self, name: str, attributes: Mapping[str, Fact]) -> None:
+        """Note that something happened now.
+
+        ``attempt``: a request was answered or failed (``attempt``, ``seconds``, ``status``, ``request_id``,
+        ``error``). ``retry``: it is sent again (``attempt``, ``delay``). ``first_event`` of an answer.
+        ``poll`` of a job (``status`` or ``error``).
+        """
+        ...
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End the operation. *error* is its failure or cancellation, or None."""
+        ...
+
+
+class Observer(Protocol):
+    """Follows operations, from the request to the end of the stream or of the job.
+
+    A reply that is dropped ends its observation in a finalizer, which may run on any thread.
+    """
+
+    def start(self, operation: str, facts: Mapping[str, Fact]) -> Observation:
+        """Begin to follow ``ask``, ``create_job``, ``send_message``, ``wait``, ``refresh`` or ``run_job``.
+
+        Args:
+            operation: The operation's name.
+            facts: The known data: ``domain``, ``project_id``, ``conversation_id``, ``base_url``, ``input``.
+        """
+        ...
+
+
+def _no_key(kind: KeyKind) -> Any:
+    return Factory(lambda options: Key(kind, None, options.assumptions), takes_self=True)
+
+
+@frozen(kw_only=True, eq=False, repr=False)
+class Options:
+    """The options that ``with_options`` can change; ``MintlifySession`` documents each.
+
+    Raises:
+        ConfigurationError: A value is invalid; ``.field`` names the option.
+    """
+
+    assumptions: Assumptions = field(factory=Assumptions)
+    project_id: str | None = field(default=None, validator=optional(check_field(check_identifier)))
+    domain: str | None = field(default=None, validator=optional(check_field(check_identifier)))
+    fp: str = field(default=ANONYMOUS, validator=check_field(check_fp))
+    retrieval_page_size: float | None = field(
+        default=DEFAULT_RETRIEVAL_PAGE_SIZE, validator=check_field(check_page_size)
+    )
+    headers: Mapping[str, str] = field(factory=dict, converter=check_headers)
+    extra_body: Mapping[str, Any] = field(factory=dict, converter=check_extra_body)
+    timeouts: Timeouts = field(factory=Timeouts, validator=check_field(check_type, Timeouts))  # not aiohttp's
+    admin_key: Key = field(default=_no_key("admin"))
+    assistant_key: Key = field(default=_no_key("assistant"))
+    site: str | None = field(default=None, validator=check_field(check_site))
+    retry: RetryPolicy = field(factory=RetryPolicy)
+    poll: PollPolicy = field(factory=PollPolicy)
+    quota: Quota | None = None
+    ledger: Store | None = field(default=None, validator=check_field(check_store))
+    observer: Observer | None = None
+
+    @property
+    def keys(self) -> dict[KeyKind, Key]:
+        """The keys by kind."""
+        return {"admin": self.admin_key, "assistant": self.assistant_key}
+
+    def changed(self, changes: Mapping[str, Any]) -> Options:
+        """Return a copy with *changes*.
+
+        Raises:
+            ConfigurationError: An option does not exist, or its value is invalid.
+        """
+        option_names = {option.name for option in fields(Options)} - {"assumptions"}
+        for name in changes:
+            if name not in option_names:
+                hint = ARGUMENTS.get(name) or f"it takes {', '.join(sorted(option_names))}"
+                raise ConfigurationError(f"with_options has no {name!r}: {hint}", field=name)
+        keys = {
+            f"{kind}_key": key.replaced(changes[f"{kind}_key"])
+            for kind, key in self.keys.items()
+            if f"{kind}_key" in changes
+        }
+        return evolve(self, **{**changes, **keys})
+
+    def project(self, argument: str | None) -> str:
+        """Return *argument*, or else the session's project."""
+        return self._named("project_id", argument, "agent jobs belong to a project")
+
+    def asked_domain(self, argument: str | None) -> str:
+        """Return *argument*, or else the session's domain."""
+        reason = "the assistant answers about one site, named by the last segment of the dashboard's URL"
+        return self._named("domain", argument, reason)
+
+    def _named(self, name: str, argument: str | None, reason: str) -> str:
+        value: str | None = getattr(self, name) if argument is None else check_identifier(argument, name)
+        if value is None:
+            raise ConfigurationError(
+                f"{name} is missing: {reason}; pass {name}= or set MINTLIFY_{name.upper()}", field=name
+            )
+        return value
+
+    def counted_for(self, operation: str) -> str:
+        """Return the site or the project for which the quota counts *operation*."""
+        if operation not in ("create_job", "send_message", "ask"):
+            raise ConfigurationError(
+                f"operation must be create_job, send_message or ask, not {operation!r}", field="operation"
+            )
+        return self.asked_domain(None) if operation == "ask" else self.project(None)
+
+
+def check_ready(options: Options, uses: Sequence[object]) -> None:
+    """Raise one error that tells everything that is missing for *uses*; without any, for all."""
+    steps = {
+        "agent": (options.admin_key.check, partial(options.project, None)),
+        "assistant": (options.assistant_key.check, partial(options.asked_domain, None)),
+    }
+    for use in uses:
+        if use not in tuple(steps):  # a tuple, because a list cannot be looked up in a dict
+            raise ConfigurationError(
+                f'check takes "agent" and "assistant", not {printable(repr(use), 40)}', field="uses"
+            )
+    problems: list[ConfigurationError] = []
+    for check in (check for use, checks in steps.items() if use in uses or not uses for check in checks):
+        try:
+            check()
+        except ConfigurationError as error:
+            problems.append(error)
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise ConfigurationError(
+            "\n".join([f"{len(problems)} settings are missing or wrong:", *(f"- {one}" for one in problems)])
+        )

@@ -1,0 +1,181 @@
+"""Policies of a session: how long a call may take, when a request is sent again, and when a job is polled.
+
+They do no I/O. The caller passes random numbers, and sleeps.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from attrs import field, frozen
+
+from ..checks import LARGEST, check_field, check_number, check_seconds
+
+Operation = Literal["create_job", "get_job", "send_message", "ask"]
+"""The operations of the interface, which differ in whether they are sent again."""
+
+Outcome = Literal["not_sent", "refused", "answered", "unknown"]
+"""How an attempt failed.
+
+``not_sent``: no byte of the body was sent. ``refused``: 429, before any work. ``answered``: another error
+status. ``unknown``: it was sent, and then the connection was lost, a limit passed, or the response was a 5xx
+or unreadable.
+"""
+
+TRY_AGAIN_STATUSES: Final = frozenset((408, 425))
+"""Statuses below 500 after which a GET is sent again."""
+
+JITTER: Final = 0.2
+"""How much an interval varies to either side, as a fraction of it: waits do not poll together."""
+
+SHORTEST: Final = 1.0
+"""Shortest interval between two polls of a wait, in seconds."""
+
+
+@frozen(kw_only=True)
+class Timeouts:
+    """How long each step of a call may take, in seconds.
+
+    Args:
+        connect: DNS lookup, connecting and TLS together, for one attempt.
+        request: An agent request in all: quota, every attempt, the pauses between
+            them, and the answer's body.
+        first_event: From sending a question until the assistant's first event.
+        idle: The longest silence in an answer after its first event, or None for no limit. It
+            counts only while the reply is being read, never while your code works on an event.
+        total: The complete answer, or None for no limit.
+        comments_are_activity: Whether a comment line (the service's keep-alive)
+            ends a silence.
+
+    Raises:
+        ConfigurationError: A limit is not a number above 0.
+    """
+
+    connect: float = field(default=10.0, validator=check_field(check_seconds))
+    request: float = field(default=60.0, validator=check_field(check_seconds))
+    first_event: float = field(default=60.0, validator=check_field(check_seconds))
+    idle: float | None = field(default=120.0, validator=check_field(check_seconds, none="means no limit"))
+    total: float | None = field(default=None, validator=check_field(check_seconds, none="means no limit"))
+    comments_are_activity: bool = True
+
+
+@frozen(kw_only=True)
+class RetryPolicy:
+    """Decides whether, and after how long, a request is sent again.
+
+    An agent POST (a new job, a follow-up) is sent again only when it certainly
+    was not sent or was refused with 429, because a second one costs money. Without
+    *resend_questions*, the same rule is used for a question. GETs are retried freely.
+
+    Args:
+        attempts: Sends in total, the first included. 1 turns retrying off.
+        base: Longest first delay, in seconds. Doubles with each failure.
+        cap: Longest delay of our own, in seconds.
+        pause_after_429: Added to the delay after a 429 that does not say how long to wait, in seconds, so
+            that the next attempt does not meet the same limit.
+        retry_after_cap: Longest pause that the service may ask for, in seconds. A
+            longer ``Retry-After`` ends the retrying immediately. It is never shortened.
+        resend_questions: Also send a question again, before its first byte, when the
+            connection was lost after sending or the service answered 5xx. Each costs quota.
+        budget: How many retries a session may make in a row. Each retry takes one, each
+            success gives back a tenth, so that a failing service is not flooded.
+        within: How long after the call its last attempt may start, in seconds, or None for no limit. A quota
+            in the mode ``"wait"`` also waits no longer.
+
+    Raises:
+        ConfigurationError: *attempts* or *budget* is below 1, or a time is negative.
+    """
+
+    attempts: int = field(default=3, validator=check_field(check_number, 1, whole=True))
+    base: float = field(default=0.5, validator=check_field(check_number, 0))
+    cap: float = field(default=8.0, validator=check_field(check_number, 0))
+    pause_after_429: float = field(
+        default=1.0, validator=check_field(check_number, 0)
+    )  # assumption: a 429 without `Retry-After`
+    retry_after_cap: float = field(default=60.0, validator=check_field(check_number, 0))
+    resend_questions: bool = False
+    budget: float = field(default=10.0, validator=check_field(check_number, 1))
+    within: float | None = field(default=None, validator=check_field(check_number, 0, none=True))
+
+    def delay(
+        self,
+        operation: Operation,
+        outcome: Outcome,
+        *,
+        attempt: int,
+        random: float,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> float | None:
+        """Return the seconds to wait before the next attempt, or None to give up.
+
+        Args:
+            operation: The operation of the request.
+            outcome: How the last attempt failed.
+            attempt: The number of that attempt, from 1.
+            random: A number from 0 up to 1, which spreads the delay.
+            status: The status of the response, or None.
+            retry_after: Seconds that the service asks for, or None.
+        """
+        if attempt >= self.attempts or not self._may_resend(operation, outcome, status):
+            return None
+        if retry_after is not None:
+            return retry_after * (1 + 0.1 * random) if retry_after <= self.retry_after_cap else None
+        least = self.pause_after_429 if outcome == "refused" else 0.0
+        ceiling = min(self.cap, self.base * 2.0 ** min(attempt - 1, 62))
+        return least + ceiling * random
+
+    def _may_resend(self, operation: Operation, outcome: Outcome, status: int | None) -> bool:
+        if outcome in ("not_sent", "refused"):
+            return True
+        if operation == "get_job":
+            return status in TRY_AGAIN_STATUSES if outcome == "answered" else status != 501
+        return operation == "ask" and outcome == "unknown" and self.resend_questions
+
+
+@frozen(kw_only=True)
+class PollPolicy:
+    """Decides when a job is polled again, and for how long a wait tolerates failures.
+
+    Intervals vary by a fifth to either side, and are never below 1 s.
+
+    Args:
+        initial: Seconds from the first poll of a wait to the second. The first starts immediately.
+        factor: The factor from each interval to the next.
+        cap: Longest interval, in seconds.
+        timeout: Limits one poll, in seconds.
+        outage: Lost connections, 408, 425, 429, 5xx and unreadable responses are tolerated for this many
+            seconds without a success. Then the last error is raised. The same applies to a 404 of a job
+            that was seen before.
+        settle_seconds: Seconds after a follow-up in which a final status may belong to the previous turn.
+            They must be longer than the replication delay of the service plus the time until the job is
+            ``active``.
+        per_second: Most polls per second of one session on one event loop.
+
+    Raises:
+        ConfigurationError: A figure is not a number, or is too small.
+
+    Example:
+        >>> [PollPolicy().delay(polls, 0.5) for polls in range(1, 5)]
+        [2.0, 3.0, 4.5, 6.75]
+    """
+
+    initial: float = field(default=2.0, validator=check_field(check_number, 0.0, most=LARGEST))
+    factor: float = field(default=1.5, validator=check_field(check_number, 1.0, most=LARGEST))
+    cap: float = field(default=30.0, validator=check_field(check_number, 0.0, most=LARGEST))
+    timeout: float = field(default=10.0, validator=check_field(check_number, 0.001, most=LARGEST))
+    outage: float = field(default=300.0, validator=check_field(check_number, 0.0, most=LARGEST))
+    settle_seconds: float = field(default=60.0, validator=check_field(check_number, 0.0, most=LARGEST))
+    per_second: float = field(default=50.0, validator=check_field(check_number, 0.001, most=LARGEST))
+
+    def delay(self, polls: int, random: float) -> float:
+        """Return the seconds until the next poll.
+
+        Args:
+            polls: How many polls there were, at least 1.
+            random: A number from 0 up to 1.
+        """
+        # Both minima keep the power within the range of a float.
+        interval = min(self.cap, self.initial * min(self.factor, 1000.0) ** min(polls - 1, 64))
+        varied = interval * (1 + JITTER * (2 * random - 1))
+        return max(SHORTEST, min(self.cap, varied))
