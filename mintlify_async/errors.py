@@ -1,7 +1,4 @@
-"""All exceptions of the package, as one tree. This module imports nothing else of the package.
-
-``protocol/responses`` writes the texts of :class:`APIStatusError` and its subclasses, ``quota/gate`` those of
-:class:`QuotaExceededError`.
+"""All exceptions of the package, as one tree. At run time, this module imports nothing else of the package.
 
 ::
 
@@ -42,89 +39,18 @@ The texts of status errors are made in ``protocol/responses.py``, those of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    # Every wing imports this file, so only a type checker may look up from here. A user's must know that
+    # error.thread is a Thread and has to_json().
+    from .assistant.answer import Answer
+    from .messages import Message
+    from .model.job_record import Job
+    from .model.job_ref import JobRef
+    from .model.thread import Thread
 
 EXCERPT_CHARACTERS = 200  # of a server's own text in a message, while an attribute keeps the full text
-
-
-class JobReference(Protocol):
-    """Names a job, as :class:`~mintlify_async.JobRef` does."""
-
-    @property
-    def project_id(self) -> str:
-        """The job's project."""
-        ...
-
-    @property
-    def id(self) -> str:
-        """The job's id."""
-        ...
-
-
-class JobRecord(Protocol):
-    """Describes a job, as :class:`~mintlify_async.Job` does."""
-
-    @property
-    def id(self) -> str:
-        """The job's id."""
-        ...
-
-    @property
-    def status(self) -> str:
-        """The job's status, such as ``failed``."""
-        ...
-
-    @property
-    def pr_link(self) -> str | None:
-        """The URL of the job's pull request, or None."""
-        ...
-
-
-class ThreadReference(Protocol):
-    """Names a thread, as :class:`~mintlify_async.Thread` does."""
-
-    @property
-    def id(self) -> str:
-        """The thread's id."""
-        ...
-
-    @property
-    def key(self) -> str | None:
-        """The thread's key, a secret, or None."""
-        ...
-
-
-class PartialMessage(Protocol):
-    """The part of an answer that has arrived, as a :class:`~mintlify_async.Message`."""
-
-    @property
-    def text(self) -> str:
-        """The text of all its text parts."""
-        ...
-
-    @property
-    def parts(self) -> Any:
-        """The parts, in their order, of the classes in ``mintlify_async.messages``."""
-        ...
-
-
-class FinishedAnswer(Protocol):
-    """A complete answer, as :class:`~mintlify_async.Answer` is."""
-
-    @property
-    def text(self) -> str:
-        """The answer's text, in Markdown."""
-        ...
-
-    @property
-    def message(self) -> PartialMessage:
-        """The answer as a message."""
-        ...
-
-    @property
-    def thread(self) -> ThreadReference | None:
-        """The conversation's thread, or None."""
-        ...
 
 
 Sent = Literal["no", "maybe"]
@@ -187,7 +113,7 @@ class StateError(MintlifyError, RuntimeError):
             saved, else None. Other errors that a store raises also get this attribute.
     """
 
-    answer: FinishedAnswer | None = None
+    answer: Answer | None = None
 
 
 class StoreConflictError(StateError):
@@ -428,9 +354,9 @@ class StreamError(MintlifyError):
         self,
         message: str,
         *,
-        partial: PartialMessage | None = None,
+        partial: Message | None = None,
         text: str | None = None,
-        thread: ThreadReference | None = None,
+        thread: Thread | None = None,
         events_seen: int = 0,
     ) -> None:
         super().__init__(message)
@@ -491,7 +417,7 @@ class JobFailedError(MintlifyError):
         job: The job's last record.
     """
 
-    def __init__(self, job: JobRecord) -> None:
+    def __init__(self, job: Job) -> None:
         super().__init__(
             f"job {printable(job.id)} failed at the service; .job is its last record. "
             "The service gives no reason; first see whether its GitHub app still has access to the repository"
@@ -510,9 +436,7 @@ class JobTimeoutError(MintlifyError, TimeoutError):
             until it can be accepted. Otherwise None.
     """
 
-    def __init__(
-        self, ref: JobReference, job: JobRecord | None, waited: float, certain_in: float | None = None
-    ) -> None:
+    def __init__(self, ref: JobRef, job: Job | None, waited: float, certain_in: float | None = None) -> None:
         seen = "never seen" if job is None else printable(job.status)
         ending = "" if job is None else "; it keeps running at the service"
         if certain_in is not None:

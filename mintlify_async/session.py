@@ -12,13 +12,14 @@ from attrs import evolve
 from .assistant.assistant_api import AssistantAPI
 from .assistant.reply import Reply
 from .checks import check_function, check_wait
-from .errors import JobRecord, JobReference, ThreadReference
 from .jobs.agent_api import AgentAPI
 from .jobs.handle import JobHandle, created_handle, handle_for, handle_over, wait_for_own
 from .jobs.wait import DEFAULT_TIMEOUT
 from .messages import Message, Question
 from .model.job_record import Job
+from .model.job_ref import JobRef
 from .model.question import ContextItem, SearchFilter
+from .model.thread import Thread
 from .model.wire_value import MISSING, Missing, load_converter
 from .protocol.calls import Call, create_job_call
 from .runtime.caller import caller
@@ -194,7 +195,7 @@ class MintlifySession:
         job = await agent.create(call, dedupe_key)
         return created_handle(self._agent, call.project_id or "", job)
 
-    def job(self, ref: JobReference | JobRecord | str, *, project_id: str | None = None) -> JobHandle:
+    def job(self, ref: JobRef | JobHandle | Job | str, *, project_id: str | None = None) -> JobHandle:
         """Return a handle for an existing job. Nothing is sent.
 
         Args:
@@ -259,7 +260,7 @@ class MintlifySession:
         self,
         question: Question,
         *,
-        thread: ThreadReference | str | None = None,
+        thread: Thread | str | None = None,
         fp: str | None = None,
         retrieval_page_size: float | Missing | None = MISSING,
         filter: SearchFilter | Mapping[str, Any] | None = None,

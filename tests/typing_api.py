@@ -13,8 +13,8 @@ from typing import Any, assert_never, assert_type
 
 import mintlify_async as m
 from mintlify_async import messages as p
-from mintlify_async.errors import PartialMessage
 from mintlify_async.jobs.claims import Claim
+from mintlify_async.model.response_info import ResponseInfo
 from mintlify_async.quota import QuotaRemaining
 from mintlify_async.rendering.splitting import Edit
 from mintlify_async.storage import Store
@@ -93,12 +93,20 @@ def errors(session: m.MintlifySession, error: Exception) -> None:
     match error:
         case m.APIStatusError():
             assert_type(error.status, int)
+        case m.StateError() if error.answer is not None:
+            assert_type(error.answer.sources, list[m.AnswerSource])
         case m.StreamError():
-            assert_type((error.partial, error.text), tuple[PartialMessage | None, str])
+            assert_type((error.partial, error.text), tuple[m.Message | None, str])
+            if error.partial is not None:
+                assert_type(error.partial.to_wire(), dict[str, Any])
+            if error.thread is not None:
+                assert_type(error.thread.to_json(), str)
             session.ask("again", thread=error.thread)
         case m.JobFailedError():
+            assert_type((error.job.model, error.job.raw), tuple[str | None, ResponseInfo | None])
             session.job(error.job)
         case m.JobTimeoutError():
+            assert_type((error.ref.awaiting_turn, error.job), tuple[bool, m.Job | None])
             session.job(error.ref)
         case _:
             pass

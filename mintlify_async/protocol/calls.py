@@ -23,7 +23,7 @@ from ..checks import (
     check_seconds,
     check_segment,
 )
-from ..errors import ThreadReference, printable
+from ..errors import printable
 from ..messages import Message, Question, coerce_messages
 from ..model.question import ContextItem, SearchFilter, context_fields, filter_fields
 from ..model.thread import Thread
@@ -53,7 +53,7 @@ class TurnOptions(RequestOptions, total=False):
 class AskOptions(TurnOptions, total=False):
     """All options of ``session.ask``: a conversation sets these three."""
 
-    thread: ThreadReference | str | None
+    thread: Thread | str | None
     fp: str | None
     domain: str | None
 
