@@ -109,7 +109,7 @@ class Job(WireValue):
             UnexpectedResponseError: It is not an object, or ``id`` or ``status`` is not a string.
         """
         try:
-            job = read_value(cls, wire, raw=raw, _wire=mask_keys(wire))
+            job = read_value(cls, wire, raw=raw, wire=mask_keys(wire))
         except DecodeProblem as error:
             problem = str(error)
         else:

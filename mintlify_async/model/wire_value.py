@@ -1,4 +1,4 @@
-"""Values that are sent to or received from the service: frozen classes, read and written by cattrs.
+"""Values that are sent to or received from the service: frozen classes, read and written by cattrs' hooks.
 
 The annotation of a field is its schema: a field without a default is required, and its name in JSON
 is the field's in camelCase. Nothing is coerced. Fields that a class does not know are kept in ``extra``.
@@ -8,7 +8,7 @@ Null in an optional field counts as absent. Where null has a meaning, the field 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache, partial
@@ -144,20 +144,20 @@ def _compared_names(cls: type) -> tuple[str, ...]:
     return tuple(sorted(names, key="extra".__eq__))  # extra last
 
 
-def read_value(cls: type[ValueT], content: object, **local_fields: Any) -> ValueT:
+def read_value(cls: type[ValueT], content: object, **local_arguments: Any) -> ValueT:
     """Return the *cls* that the JSON object *content* describes.
 
     Args:
         cls: The class.
         content: The object. It is not changed, and may be shared with the value.
-        **local_fields: Fields that do not come from the object.
+        **local_arguments: Arguments of the class for fields that do not come from the object.
 
     Raises:
         DecodeProblem: It is not an object, or a field is missing or of another type. The message
             goes on where the caller's name for the object ends: ``.url is missing``.
     """
     kind: Any = cls
-    value: ValueT = _reader_of(kind)(content, kind, local_fields)
+    value: ValueT = _reader_of(kind)(content, kind, local_arguments)
     return value
 
 
@@ -167,14 +167,14 @@ def _reader_of(cls: type[Any]) -> Callable[..., Any]:
     return load_converter().get_structure_hook(cls)
 
 
-def read_argument(cls: type[ValueT], content: object, where: str, **local_fields: Any) -> ValueT:
+def read_argument(cls: type[ValueT], content: object, where: str, **local_arguments: Any) -> ValueT:
     """Return the *cls* in an argument of the caller's, called *where*.
 
     Raises:
         ConfigurationError: As :func:`read_value`; it names the field.
     """
     try:
-        return read_value(cls, content, **local_fields)
+        return read_value(cls, content, **local_arguments)
     except DecodeProblem as error:
         problem = str(error)
     raise ConfigurationError(where + problem, field=where + problem.partition(" ")[0])
@@ -321,85 +321,52 @@ def _wire_fields(cls: type[Any]) -> Iterator[_Field]:
 
 def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     """Return the function that reads the JSON object of a *cls*."""
-    from cattrs.gen import make_dict_structure_fn, override
-
-    fields = {field.wire: field for field in _wire_fields(cls)}
-    hooks = {wire: converter.get_structure_hook(field.kind) for wire, field in fields.items()}
-    names = _names(cls)
-    overrides: dict[str, Any] = {n: override(rename=_inside(n), struct_hook=_as_it_is) for n in names}
-    for wire, field in fields.items():
-        overrides[field.name] = override(rename=wire, struct_hook=hooks[wire])
-    options: dict[str, Any] = {"_cattrs_detailed_validation": False, "_cattrs_use_linecache": False}
-    generated = make_dict_structure_fn(cls, converter, **options, **overrides)
+    # Not one that cattrs generates: such a function names no field, and a misfit of a lenient field ends it.
+    fields = {field.wire: (field, converter.get_structure_hook(field.kind)) for field in _wire_fields(cls)}
+    required = {field.name: wire for wire, (field, _) in fields.items() if field.required}
+    keeps_extra = hasattr(attrs.fields(cls), "extra")
     # The type on the wire has chosen the class; a class without a type keeps a field of that name.
     ignored = {"type"} - fields.keys() if hasattr(cls, "type") else set[str]()
-    usual = fields.keys() | ignored
 
-    def sort(content: Mapping[str, Any], misfits: Collection[str] = ()) -> dict[str, Any]:
-        """Return the values that the generated function can read.
-
-        Nulls are left out where null means absent. Unknown fields and *misfits* (lenient fields of another
-        type) go into ``extra``, if the class has it.
-        """
-        values: dict[str, Any] = {}
-        extra: dict[str, Any] = {}
-        for wire, sent in content.items():
-            field = fields.get(wire)
-            if field is None or wire in misfits:
-                if wire not in ignored:
-                    extra[wire] = sent
-            elif sent is not None or not field.null_is_absent:
-                values[wire] = sent
-        if extra and "extra" in names:
-            values[_inside("extra")] = mask_keys(extra)
-        return values
-
-    def read(content: Any, _: object, local_fields: Mapping[str, Any] = EMPTY) -> Any:
-        values = sent = content  # these two are not narrowed to an object of unknown values
+    def read(content: Any, _: object, local_arguments: Mapping[str, Any] = EMPTY) -> Any:
+        sent_fields: Mapping[str, Any] = content  # not narrowed to an object of unknown values
         if not isinstance(content, _OBJECT):
             raise DecodeProblem(" must be an object")
-        local_values = {_inside(name): local for name, local in local_fields.items()}
-        if not usual.issuperset(values) or None in values.values():
-            values = sort(values)
-        try:
-            return generated({**values, **local_values}, cls)
-        except (KeyError, DecodeProblem):  # which do not name the field
-            problems = {wire: _problem_of(field, hooks[wire], values) for wire, field in fields.items()}
-        misfits = [wire for wire, field in fields.items() if field.lenient and problems.pop(wire)]
-        problem = next(filter(None, problems.values()), None)
-        if problem is not None:
-            raise DecodeProblem(problem)
-        return generated({**sort(sent, misfits), **local_values}, cls)
+        values = {**local_arguments}
+        extra: dict[str, Any] = {}
+        problems: dict[str, str] = {}
+        for wire, sent in sent_fields.items():
+            if wire not in fields:
+                if wire not in ignored:
+                    extra[wire] = sent
+                continue
+            field, hook = fields[wire]
+            if sent is None and field.null_is_absent:
+                continue
+            try:
+                values[field.name] = hook(sent, field.kind)
+            except DecodeProblem as problem:
+                if field.lenient:
+                    extra[wire] = sent
+                else:
+                    problems[wire] = str(problem)
+        if problems or not values.keys() >= required.keys():
+            missing = {required[name]: " is missing" for name in required.keys() - values.keys()}
+            faults = missing | problems
+            first = next(wire for wire in fields if wire in faults)
+            raise DecodeProblem(f".{first}{faults[first]}")
+        if extra and keeps_extra:
+            values["extra"] = mask_keys(extra)
+        return cls(**values)
 
     return read
-
-
-def _inside(name: str) -> str:
-    """Return the key of a field that does not come from the wire."""
-    return f"({name})"
-
-
-def _problem_of(field: _Field, hook: _Hook, content: Mapping[str, Any]) -> str | None:
-    """Return the fault of an object's field, or None."""
-    if field.wire not in content:
-        return f".{field.wire} is missing" if field.required else None
-    try:
-        hook(content[field.wire], None)
-    except DecodeProblem as problem:
-        return f".{field.wire}{problem}"
-    return None
-
-
-def _names(cls: type[Any]) -> list[str]:
-    return [field.name for field in _attributes(cls)]
 
 
 def _writer(converter: Converter, cls: type[Any]) -> Callable[[Any], dict[str, Any]]:
     """Return the function that writes a *cls* as a JSON object."""
     from cattrs.gen import make_dict_unstructure_fn, override
 
-    names = _names(cls)
-    overrides: dict[str, Any] = {name: override(omit=True) for name in names}
+    overrides: dict[str, Any] = {field.name: override(omit=True) for field in _attributes(cls)}
     for field in _wire_fields(cls):
         overrides[field.name] = override(
             rename=field.wire,
@@ -407,7 +374,7 @@ def _writer(converter: Converter, cls: type[Any]) -> Callable[[Any], dict[str, A
             omit_if_default=not isinstance(field.default, str),  # a text stands for itself
         )
     generated = make_dict_unstructure_fn(cls, converter, _cattrs_use_linecache=False, **overrides)
-    has_type = hasattr(cls, "type") and "type" not in names
+    has_type = hasattr(cls, "type") and "type" not in overrides
 
     def write(value: Any) -> dict[str, Any]:
         wire = generated(value)

@@ -32,11 +32,14 @@ class Sample(WireValue):
         ({"whole": 1, "ratio": False}, ".ratio must be a number"),
         ({"whole": 1, "flag": "false"}, ".flag must be true or false"),
         ({"whole": 1, "flag": 0}, ".flag must be true or false"),
+        ({"flag": 0, "ratio": "1", "whole": 1}, ".ratio must be a number"),
+        ({"flag": 0, "ratio": "1"}, ".whole is missing"),
+        ({"lenient": "x", "new": 1, "flag": 0, "whole": 1}, ".flag must be true or false"),
         ("x", " must be an object"),
     ],
 )
 def test_nothing_is_coerced(wire, problem):
-    """Numbers and flags are taken as they are or refused, and the error names the field, not the value."""
+    """Numbers and flags are taken as they are or refused. The error names the class's first wrong field."""
     with pytest.raises(DecodeProblem) as caught:
         read_value(Sample, wire)
     assert str(caught.value) == problem
