@@ -23,7 +23,6 @@ from ..protocol.calls import Call, get_job_call
 from ..runtime import dates
 from ..runtime.per_event_loop import LoopLocal, running_loop
 from ..runtime.tasks import finish_shielded
-from ..settings.api_keys import Key
 from ..settings.options import Observation, Options
 from ..settings.policies import PollPolicy
 from ..storage.store import Store
