@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from attrs import evolve
 
-from .assistant.assistant_api import AssistantAPI
 from .assistant.reply import Reply
 from .checks import check_function, check_wait
-from .jobs.agent_api import AgentAPI
-from .jobs.handle import JobHandle, created_handle, handle_for, handle_over, wait_for_own
+from .http.core import Core, Shared
+from .http.dispatch import quota_left, unblock
+from .http.transport import transport_settings
+from .jobs.handle import JobHandle, handle_for, wait_for_own
+from .jobs.requests import create, observed
 from .jobs.wait import DEFAULT_TIMEOUT
 from .messages import Message, Question
 from .model.job_record import Job
@@ -21,7 +23,7 @@ from .model.job_ref import JobRef
 from .model.question import ContextItem, SearchFilter
 from .model.thread import Thread
 from .model.wire_value import MISSING, Missing, load_converter
-from .protocol.calls import Call, create_job_call
+from .protocol.calls import AskOptions, ask_call, create_job_call
 from .runtime.caller import caller
 from .runtime.per_event_loop import session_closed
 from .settings.api_keys import KeySource, hidden
@@ -30,7 +32,6 @@ from .settings.environment import from_environment, session_keys
 from .settings.habits import helpful
 from .settings.options import DEFAULT_RETRIEVAL_PAGE_SIZE, Observer, Options, check_ready
 from .settings.policies import PollPolicy, RetryPolicy, Timeouts
-from .shared import Shared, transport_settings
 
 if TYPE_CHECKING:
     import aiohttp
@@ -139,8 +140,7 @@ class MintlifySession:
             ledger=ledger,
             observer=observer,
         )
-        self._shared = Shared(options, transport, caller())
-        self._use(options)
+        self._core = Core(options, Shared(options, transport, caller()))
         load_converter()  # now, because it takes about 15 ms: the first event of an answer would wait for it
 
     # The verbs ----------------------------------------------------------------------------------
@@ -180,20 +180,16 @@ class MintlifySession:
 
             job = await session.create_job("Fix the typos in the quickstart")
         """
+        core = self._opened()
         call = create_job_call(
-            self._options,
+            core.options,
             prompt,
             project_id=project_id,
             timeout=timeout,
             headers=headers,
             extra_body=extra_body,
         )
-        return await self._create(self._agent, call, dedupe_key)
-
-    async def _create(self, agent: AgentAPI, call: Call, dedupe_key: str | None) -> JobHandle:
-        self._check_open()
-        job = await agent.create(call, dedupe_key)
-        return created_handle(self._agent, call.project_id or "", job)
+        return JobHandle(core, await create(core, call, dedupe_key))
 
     def job(self, ref: JobRef | JobHandle | Job | str, *, project_id: str | None = None) -> JobHandle:
         """Return a handle for an existing job. Nothing is sent.
@@ -205,9 +201,9 @@ class MintlifySession:
         Raises:
             ConfigurationError: *ref* names no job, or it is an id without a project.
         """
-        self._check_open()
-        project = self._options.project_id if project_id is None else self._options.project(project_id)
-        return handle_for(self._agent, ref, project_id=project)
+        core = self._opened()
+        project = core.options.project_id if project_id is None else core.options.project(project_id)
+        return handle_for(core, ref, project_id=project)
 
     @helpful
     async def run_job(
@@ -241,19 +237,21 @@ class MintlifySession:
         """
         check_wait(timeout)
         check_function(on_created, "on_created")
+        core = self._opened()
         call = create_job_call(
-            self._options, prompt, project_id=project_id, headers=headers, extra_body=extra_body
+            core.options, prompt, project_id=project_id, headers=headers, extra_body=extra_body
         )
-        with self._agent.observed("run_job", call.project_id or "", None, active=False) as observation:
-            agent = evolve(self._agent, observation=observation)
-            handle = await self._create(agent, call, dedupe_key)
+        with observed(core, "run_job", call.project_id or "", None, active=False) as observation:
+            whole = evolve(core, observation=observation)  # its requests are parts of one operation
+            state = await create(whole, call, dedupe_key)
             if on_created is not None:
+                handle = JobHandle(core, state)
                 try:
                     on_created(handle)
                 except BaseException:
                     log.warning("on_created failed; the job was created and keeps running: %s", handle.ref)
                     raise
-            return await wait_for_own(handle_over(handle, agent), timeout, check=check)
+            return await wait_for_own(JobHandle(whole, state), timeout, check=check)
 
     @helpful
     def ask(
@@ -299,26 +297,20 @@ class MintlifySession:
 
             answer = await session.ask("How do I log in?")
         """
-        assistant = self._assistant()
-        call = assistant.call(
-            question,
-            thread=thread,
-            fp=fp,
-            retrieval_page_size=retrieval_page_size,
-            filter=filter,
-            context=context,
-            current_path=current_path,
-            domain=domain,
-            timeout=timeout,
-            headers=headers,
-            extra_body=extra_body,
-        )
-        return Reply(assistant, call)
-
-    def _assistant(self) -> AssistantAPI:
-        """Return what prepares and sends a question, and keeps the session alive."""
-        options = self._options
-        return AssistantAPI(self._agent.http, options, options.site, self._check_open, self._shared)
+        core = self._opened()
+        options: AskOptions = {
+            "thread": thread,
+            "fp": fp,
+            "retrieval_page_size": retrieval_page_size,
+            "filter": filter,
+            "context": context,
+            "current_path": current_path,
+            "domain": domain,
+            "timeout": timeout,
+            "headers": headers,
+            "extra_body": extra_body,
+        }
+        return Reply(core, ask_call(core.options, question, options))
 
     @helpful
     def conversation(
@@ -365,9 +357,9 @@ class MintlifySession:
         from .conversation.conversation import Conversation
         from .conversation.transcript import ConversationSettings
 
-        self._check_open()
+        core = self._opened()
         settings = ConversationSettings(
-            fp=fp if fp is not None else self._options.fp,
+            fp=fp if fp is not None else core.options.fp,
             store=store,
             id=id,
             owner=owner,
@@ -376,7 +368,7 @@ class MintlifySession:
             busy=busy,
             max_messages=max_messages,
         )
-        return Conversation(self._assistant(), settings)
+        return Conversation(core, settings)
 
     async def quota_left(
         self, operation: Literal["create_job", "send_message", "ask"]
@@ -389,8 +381,7 @@ class MintlifySession:
             ConfigurationError: *operation* is not one of the three, or its project, domain or key is missing.
             StateError: The quota's store cannot be reached.
         """
-        self._check_open()
-        return await self._agent.http.quota_left(operation, self._options.counted_for(operation))
+        return await quota_left(self._opened(), operation)
 
     async def unblock(self, operation: Literal["create_job", "send_message", "ask"]) -> None:
         """End the pause that a 429 of the service started for *operation*.
@@ -402,8 +393,7 @@ class MintlifySession:
             ConfigurationError: *operation* is not one of the three, or its project, domain or key is missing.
             StateError: The quota's store cannot be reached.
         """
-        self._check_open()
-        await self._agent.http.unblock(operation, self._options.counted_for(operation))
+        await unblock(self._opened(), operation)
 
     def check(self, *uses: Literal["agent", "assistant"]) -> None:
         """Raise an error that lists every setting that is missing for *uses*. Nothing is sent.
@@ -418,8 +408,7 @@ class MintlifySession:
                 kind. ``.field`` names the argument if it is only one.
             StateError: The session is closed.
         """
-        self._check_open()
-        check_ready(self._options, uses)
+        check_ready(self._opened().options, uses)
 
     # Lifetimes ----------------------------------------------------------------------------------
 
@@ -451,14 +440,13 @@ class MintlifySession:
         Raises:
             ConfigurationError: An option does not exist, or its value is invalid.
         """
-        self._check_open()
+        core = self._opened()
         policies = {"timeouts": timeouts, "retry": retry, "poll": poll}
         changes |= {name: value for name, value in policies.items() if value is not None}
-        options = self._options.changed(changes)
         changed_session = object.__new__(type(self))
         changed_session.__dict__.update(self.__dict__)
         changed_session._has_parent = True
-        changed_session._use(options)
+        changed_session._core = evolve(core, options=core.options.changed(changes))
         return changed_session
 
     async def close(self) -> None:
@@ -469,7 +457,7 @@ class MintlifySession:
         """
         self._closed = True
         if not self._has_parent:
-            await self._shared.loops.close()
+            await self._core.shared.loops.close()
 
     aclose = close
 
@@ -481,15 +469,15 @@ class MintlifySession:
     @property
     def options(self) -> Options:
         """The options that :meth:`with_options` changes, to be read."""
-        return self._options
+        return self._core.options
 
     @property
     def base_url(self) -> str:
         """The URL of the service."""
-        return self._shared.transport.base_url
+        return self._core.shared.transport.base_url
 
     async def __aenter__(self) -> Self:
-        self._check_open()
+        self._opened()
         return self
 
     if not TYPE_CHECKING:  # a type checker finds the mistake by itself
@@ -503,9 +491,9 @@ class MintlifySession:
         await self.close()
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_options"):  # a traceback shows a session whose arguments were refused
+        if not hasattr(self, "_core"):  # a traceback shows a session whose arguments were refused
             return "<MintlifySession without options>"
-        options, prefix = self._options, "closed " if self._closed else ""
+        options, prefix = self.options, "closed " if self._closed else ""
         text = f"{self.base_url} project_id={options.project_id!r} domain={options.domain!r}"
         return f"<MintlifySession {prefix}{text}>"
 
@@ -514,13 +502,11 @@ class MintlifySession:
 
     # Inside -------------------------------------------------------------------------------------
 
-    def _check_open(self) -> None:
+    def _opened(self) -> Core:
+        """Return what every call needs, unless the session is closed."""
         if self._closed:
             raise session_closed()
-
-    def _use(self, options: Options) -> None:
-        self._options = options
-        self._agent = self._shared.agent_api(options)
+        return self._core
 
 
 def record_requests(session: MintlifySession, recorder: RequestRecorder | None) -> None:
@@ -528,4 +514,4 @@ def record_requests(session: MintlifySession, recorder: RequestRecorder | None) 
 
     For the testing kit.
     """
-    session._shared.transport.recorder = recorder  # pyright: ignore[reportPrivateUsage] - defined in this file
+    session._core.shared.transport.recorder = recorder  # pyright: ignore[reportPrivateUsage] - defined in this file

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import nullcontext
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias
 
 from ..checks import check_function
 from ..errors import (
@@ -25,6 +25,7 @@ from ..errors import (
     UnexpectedResponseError,
 )
 from ..events import Finish, StreamEvent
+from ..http.dispatch import open_answer
 from ..http.observer import note
 from ..http.response_body import Grace
 from ..messages import Message
@@ -38,13 +39,13 @@ from .answer import HOW_TO_READ, Answer, Extras, TextStream, already_read, ended
 from .stream import MessageStream
 
 if TYPE_CHECKING:
+    from ..http.core import Core
     from ..http.response_body import LiveResponse
     from ..protocol.calls import Call
     from ..rendering.edits import Edits
     from ..settings.options import Observation
-    from .assistant_api import AssistantAPI, ReplyTurn
 
-__all__ = ["Reply", "sent_key"]
+__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "sent_key"]
 
 AFTER_FINISH: Final = Grace(quiet=1.0, total=5.0)
 """How long the connection stays open for events that may follow ``finish``, ``abort`` or ``error``."""
@@ -59,6 +60,63 @@ _ending: set[asyncio.Task[None]] = set()  # asyncio itself keeps no task alive
 
 State: TypeAlias = Literal["not started", "opening", "open", "read", "failed", "closed"]
 """Where a reply is in its life; the last three are ends: read to its end, failed, closed early."""
+
+CloseIfUnused: TypeAlias = "weakref.WeakMethod[Callable[[bool], bool]]"
+
+
+class ReplyTurn(Protocol):
+    """The steps of a conversation around one reply. The reply of a plain question has no turn."""
+
+    async def enter(self, close_if_unused: CloseIfUnused) -> Call | None:
+        """Wait until the question may be sent.
+
+        Args:
+            close_if_unused: Closes the reply without ending its turn, and returns whether it did. It does
+                not while a task opens or reads the reply. Its argument is whether the turn is over: if
+                not, an entered reply stays open, and any other raises ``StateError`` from then on.
+                Weak: the reply owns the turn.
+
+        Returns:
+            What to send in place of the question that the reply was made with. None to send that one.
+
+        Raises:
+            MintlifyError: It may not be sent. The reply can be entered again later.
+        """
+        ...
+
+    async def finished(self, message: Message | None, thread: Thread | None) -> None:
+        """``Finish`` was read and is handed out next. An error is kept for :meth:`ended`.
+
+        Args:
+            message: The answer so far, or None before its start.
+            thread: Its thread, or the known fields of it.
+        """
+        ...
+
+    async def ended(self, message: Message | None, thread: Thread | None, *, whole: bool) -> None:
+        """Commit the turn or roll it back, now that no event follows. Further calls do nothing.
+
+        Args:
+            message: The answer, or None when there is none.
+            thread: Its thread, or the known fields of it.
+            whole: Whether the answer ended without an error or an ``abort``.
+
+        Raises:
+            Exception: The error of the store: the turn was not saved.
+        """
+        ...
+
+    def refused(self, call: Call, error: MintlifyError) -> Call | None:
+        """Return what to send once more after *error*, which refused *call*; None to raise it."""
+        ...
+
+    def shown(self, site: str | None, characters: int | None) -> None:
+        """Say how much of the answer's text the reader was shown. None means all that arrives."""
+        ...
+
+    def left(self) -> None:
+        """Let the next turn begin: the reply's block was left, or it ended and had no block."""
+        ...
 
 
 class Reply(Extras, AsyncOnly):
@@ -83,15 +141,16 @@ class Reply(Extras, AsyncOnly):
     once the first byte of its answer has arrived.
     """
 
-    def __init__(self, assistant: AssistantAPI, call: Call, turn: ReplyTurn | None = None) -> None:
+    def __init__(self, core: Core, call: Call, turn: ReplyTurn | None = None) -> None:
         """Note the line that asks. Nothing is sent."""
         self._state: State = "not started"
         self._turn = turn
         # None once the reply was read, failed or closed. Nearer callers are this package's.
         self._made_at: Place | None = caller(3)
-        self._site = assistant.site
-        self._question: tuple[AssistantAPI, Call] | None = (assistant, call)  # None once it is sent
-        self._stream = self._new_stream(call)
+        self._site = core.options.site
+        self._core: Core | None = core  # None once the question is sent
+        self._call: Call | None = call  # None once there is the stream
+        self._stream: MessageStream | None = None
         self._opening: TimeLimit | None = None  # while it enters the turn or connects
         self._live: LiveResponse | None = None
         self._connections: object = None  # kept open until the answer has ended
@@ -103,9 +162,6 @@ class Reply(Extras, AsyncOnly):
         # Closes the reply when nobody reads on after a cancelled step.
         self._alarm: asyncio.TimerHandle | None = None
         self._observation: Observation | None = None
-
-    def _new_stream(self, call: Call) -> MessageStream:
-        return MessageStream(message=call.continued, thread=call.thread, site=self._site)
 
     @property
     def response(self) -> ResponseInfo | None:
@@ -163,12 +219,12 @@ class Reply(Extras, AsyncOnly):
     @property
     def complete(self) -> bool:
         """Whether the service announced the end of the answer. A closed connection alone is no end."""
-        return self._stream.complete
+        return self._stream is not None and self._stream.complete
 
     @property
     def events_seen(self) -> int:
         """How many events were handed out."""
-        return self._stream.events_seen
+        return 0 if self._stream is None else self._stream.events_seen
 
     @property
     def closed(self) -> bool:
@@ -177,14 +233,22 @@ class Reply(Extras, AsyncOnly):
 
     def _begun(self) -> MessageStream:
         """Return the stream. Raises StateError if the reply was not started."""
-        if self._question is not None and self._state != "opening":
+        if self._core is not None and self._state != "opening":
             raise StateError(f"nothing was sent or read: this reply was not started; {HOW_TO_READ}")
+        return self._so_far()
+
+    def _so_far(self) -> MessageStream:
+        """Return the stream, which is made when it is first needed."""
+        if self._stream is None:
+            call, self._call = self._call, None
+            assert call is not None
+            self._stream = MessageStream(message=call.continued, thread=call.thread, site=self._site)
         return self._stream
 
     def _complete_answer(self) -> Answer | None:
-        stream = self._stream
         if self._error is not None or not self.closed:
             return None
+        stream = self._so_far()
         if self._answer is None and (stream.ended or stream.finish_seen):
             self._answer = Answer.of(stream, self._response, self.site)
         return self._answer
@@ -262,7 +326,7 @@ class Reply(Extras, AsyncOnly):
         answer = self._complete_answer()
         if answer is None:
             text = "the reply was closed before its end"
-            raise self._error or StreamInterruptedError(text, **self._stream.so_far())
+            raise self._error or StreamInterruptedError(text, **self._so_far().so_far())
         return answer
 
     def __await__(self) -> Generator[Any, None, Answer]:
@@ -303,48 +367,48 @@ class Reply(Extras, AsyncOnly):
 
     async def _enter_turn(self, turn: ReplyTurn) -> None:
         call = await turn.enter(weakref.WeakMethod(self._close_if_unused))
-        if call is not None and self._question is not None:
-            self._question = self._question[0], call
-            self._stream = self._new_stream(call)
+        if call is not None and self._core is not None:
+            self._call, self._stream = call, None
         if self.closed:  # by another task, while this one waited in line
             await self._end_turn(left=True)
 
     async def _open(self) -> None:
         """Send the question and take over the connection of its answer."""
-        assert self._question is not None
-        assistant, call = self._question
+        core, call = self._core, self._call
+        assert core is not None
+        assert call is not None
         # A reply may be kept for long; it must not keep the session and its keys.
-        self._question, self._connections = None, assistant.connections
+        self._core, self._connections = None, core.shared
         try:
-            self._observation = observation = assistant.observe(call)
+            self._observation = observation = core.observe_question(call)
             with nullcontext() if observation is None else observation.active():
-                live_response, attempts = await self._send(assistant, call, observation)
+                live_response, attempts = await self._send(core, call, observation)
         except BaseException as error:
             self._end("failed", error)
             await self._end_turn(error, left=True)  # a block that was not entered is not left
             raise
         self._live = live_response
-        assumptions = assistant.http.assumptions
+        assumptions = core.options.assumptions
         self._response = response_info(assumptions, live_response.status, live_response.headers, attempts)
         thread_headers = (assumptions.thread_id_header, assumptions.thread_key_header)
-        self._stream.begin(live_response.headers, thread_headers, live_response.secret)
+        self._so_far().begin(live_response.headers, thread_headers, live_response.secret)
         if self.closed:  # by another task, while it was being opened
             live_response.close()
         else:
             self._state = "open"
 
     async def _send(
-        self, assistant: AssistantAPI, call: Call, observation: Observation | None
+        self, core: Core, call: Call, observation: Observation | None
     ) -> tuple[LiveResponse, int]:
         """Send the question. After a refusal, send it once more if the turn offers another question."""
         try:
-            return await assistant.open(call, observation)
+            return await open_answer(core, call, observation)
         except MintlifyError as error:
             other_call = None if self._turn is None else self._turn.refused(call, error)
             if other_call is None:
                 raise
-        self._stream = self._new_stream(other_call)
-        return await assistant.open(other_call, observation)
+        self._call, self._stream = other_call, None
+        return await open_answer(core, other_call, observation)
 
     # Reading ----------------------------------------------------------------------------------
 
@@ -364,7 +428,7 @@ class Reply(Extras, AsyncOnly):
             return finish
         if self._state != "open":
             await self._start()
-        stream = self._stream
+        stream = self._stream if self._stream is not None else self._so_far()
         try:
             while self._state == "open":
                 event = stream.next_event()
@@ -483,7 +547,7 @@ class Reply(Extras, AsyncOnly):
     def _abandon(self) -> None:
         """Close this reply, which has no consumer since a step was cancelled."""
         text = f"the reply was closed: nobody read on within {ABANDONED_AFTER:g} s after a step was cancelled"
-        error = StreamInterruptedError(text, **self._stream.so_far())
+        error = StreamInterruptedError(text, **self._so_far().so_far())
         self._end("closed", asyncio.CancelledError())
         self._error = error
         if self._turn is not None:
@@ -514,7 +578,7 @@ class Reply(Extras, AsyncOnly):
         if turn is None:
             return
         try:
-            stream = self._stream
+            stream = self._so_far()
             message = None if self._live is None else stream.message
             whole = stream.complete and not stream.aborted and self._error is None
             await turn.ended(message, stream.thread, whole=whole)

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, Self, Unpack
+from typing import Any, Protocol, Self, Unpack, cast
 
 from attrs import evolve
 
-from ..assistant.assistant_api import AssistantAPI
 from ..assistant.reply import Reply
 from ..checks import check_name
 from ..errors import ConfigurationError, StateError
+from ..http.core import Core
 from ..messages import Message, Question, coerce_messages
 from ..model.json_text import as_object
 from ..model.thread import Thread
-from ..protocol.calls import Call, TurnOptions, new_message_id
+from ..protocol.calls import AskOptions, Call, TurnOptions, ask_call, new_message_id
 from ..storage.store import Store
 from .history import Contents, TurnQuestion, messages_to_send
 from .records import FORMAT, NAME_CHARACTERS, coerce_history, heads_of, read_fields
@@ -59,9 +59,9 @@ class Conversation:
     StateError.
     """
 
-    def __init__(self, assistant: AssistantAPI, settings: ConversationSettings) -> None:
+    def __init__(self, core: Core, settings: ConversationSettings) -> None:
         """Made by ``session.conversation``; no I/O."""
-        self._assistant = assistant
+        self._core = core
         self._transcript = Transcript(settings)
 
     # The views ------------------------------------------------------------------------------
@@ -184,15 +184,14 @@ class Conversation:
         prepare = partial(self._call, turn_question)
         call = prepare(history)
         turn = ConversationTurn(transcript, turn_question, prepare, history, call)
-        return Reply(self._assistant, call, turn)
+        return Reply(self._core, call, turn)
 
     def _call(self, turn_question: TurnQuestion, history: Contents) -> Call:
         settings = self._transcript.settings
-        return self._assistant.call(
+        return ask_call(
+            self._core.options,
             messages_to_send(history, turn_question.messages, settings.max_messages),
-            thread=history.thread,
-            fp=settings.fp,
-            **turn_question.options,
+            cast("AskOptions", dict(thread=history.thread, fp=settings.fp, **turn_question.options)),
         )
 
     async def undo(self, *, keep_thread: bool = False) -> list[Message]:
@@ -237,7 +236,7 @@ class Conversation:
         """
         contents, settings = self._transcript.whole(), self._transcript.settings
         settings = evolve(settings, id=id, owner=self.owner, system=self.system)
-        return Conversation(self._assistant, settings)._continue(
+        return Conversation(self._core, settings)._continue(
             contents if keep_thread else evolve(contents, thread=None)
         )
 

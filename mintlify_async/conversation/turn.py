@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from attrs import define, evolve, field
 
-from ..assistant.assistant_api import CloseIfUnused
+from ..assistant.reply import CloseIfUnused
 from ..errors import MintlifyError, thread_is_lost
 from ..http.failures import timed_out
 from ..messages import Message
@@ -32,7 +32,7 @@ _log = logging.getLogger("mintlify_async")
 
 @define(eq=False, repr=False)
 class ConversationTurn:
-    """Implements :class:`~mintlify_async.assistant.assistant_api.ReplyTurn`.
+    """Implements :class:`~mintlify_async.assistant.reply.ReplyTurn`.
 
     Args:
         transcript: The transcript that the turn is committed to.
@@ -62,8 +62,7 @@ class ConversationTurn:
 
     async def enter(self, close_if_unused: CloseIfUnused) -> Call:
         """Take the lock and check the store. Return the question, rebuilt if the history has changed."""
-        total, now = self._call.timeouts.total, asyncio.get_running_loop().time
-        self._deadline = math.inf if total is None else now() + total
+        self._deadline = asyncio.get_running_loop().time() + self._call.seconds
         limit = TimeLimit(self._deadline)
         try:
             with limit:
@@ -72,7 +71,7 @@ class ConversationTurn:
             if not limit.over:
                 raise  # the store's own
             what = "an earlier turn or the conversation's store took too long, so the question was not sent"
-            raise timed_out("ask", "total", total or 0.0, "no", what) from None
+            raise timed_out("ask", "total", self._call.seconds, "no", what) from None
         self._close_reply = close_if_unused
         return self._within_deadline(self._call)
 

@@ -11,11 +11,8 @@ import hashlib
 import logging
 import math
 import random
-from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
-
-from attrs import define, field
 
 from ..errors import (
     APIConnectionError,
@@ -33,20 +30,18 @@ from ..runtime import dates
 from ..runtime.per_event_loop import session_closed
 from ..runtime.slow_steps import SECONDS, LoggedIfSlow
 from ..runtime.tasks import cancel_requests
-from ..settings.api_keys import Key, KeyKind, Secret
-from ..settings.assumptions import Assumptions
-from ..settings.options import Fact, Observation, Observer
-from ..settings.policies import Outcome, RetryPolicy
+from ..settings.api_keys import Secret
+from ..settings.options import Observation
+from ..settings.policies import Outcome
+from .core import Core
 from .failures import CLOSED, AttemptLimit, timed_out
-from .observer import begin_observation
 from .response_body import LiveResponse
-from .retry import RetryBudget, retry_after_seconds
+from .retry import retry_after_seconds
 from .sending import Sending
-from .transport import Transport
 
 if TYPE_CHECKING:
     from ..quota.gate import CountedOperation, QuotaRemaining, QuotaScope
-    from ..quota.quota import Lease, Quota
+    from ..quota.quota import Lease
 
 log = logging.getLogger("mintlify_async")
 
@@ -61,109 +56,73 @@ SendError = APIConnectionError | APIStatusError | UnexpectedResponseError
 SEND_ERRORS = (APIConnectionError, APIStatusError, UnexpectedResponseError)
 
 
-@define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
-class Dispatcher:
-    """Sends calls with a session's connections, keys, quota and retries.
+async def send_job(
+    core: Core,
+    call: Call,
+    *,
+    single: bool = False,
+    sending: Sending | None = None,
+    observation: Observation | None = None,
+) -> Job:
+    """Send an agent request and return the job in its answer.
 
     Args:
-        assumptions: The assumptions about the service.
-        transport: Returns the running loop's connections.
-        keys: The keys by kind.
-        retry: When to send again.
-        budget: The retries that the session may still make.
-        quota: The session's own count of the service's limits, or None.
-        observer: Follows operations, or None.
-        base_url: The URL of the service.
+        core: The session's.
+        call: The request.
+        single: Whether there is only one attempt.
+        sending: Says, whatever ends the request, whether its newest attempt was sent.
+        observation: Gets each attempt.
+
+    Raises:
+        OutcomeUnknownError: A POST was sent, and its outcome is not known.
+        APIConnectionError: There was no answer.
+        APIStatusError: The service refused.
+        UnexpectedResponseError: The answer to a GET is not a job.
+        QuotaExceededError: Our own count says that the limit is used up.
     """
+    job = await _Attempts(core, call, sending or Sending(), observation, single=single).run()
+    assert isinstance(job, Job)
+    return job
 
-    assumptions: Assumptions
-    transport: Callable[[], Transport]
-    keys: Mapping[KeyKind, Key] = field(repr=False)
-    retry: RetryPolicy
-    budget: RetryBudget
-    quota: Quota | None
-    observer: Observer | None
-    base_url: str
 
-    async def job(
-        self,
-        call: Call,
-        *,
-        single: bool = False,
-        sending: Sending | None = None,
-        observation: Observation | None = None,
-    ) -> Job:
-        """Send an agent request and return the job in its answer.
+async def open_answer(core: Core, call: Call, observation: Observation | None) -> tuple[LiveResponse, int]:
+    """Send a question. Return its live answer and how many attempts it took.
 
-        Args:
-            call: The request.
-            single: Whether there is only one attempt.
-            sending: Says, whatever ends the request, whether its newest attempt was sent.
-            observation: Gets each attempt.
+    Raises:
+        APIConnectionError: There was no answer.
+        APIStatusError: The service refused.
+        QuotaExceededError: Our own count says that the limit is used up.
+    """
+    attempts = _Attempts(core, call, Sending(), observation)
+    answer = await attempts.run()
+    assert isinstance(answer, LiveResponse)
+    return answer, attempts.number
 
-        Raises:
-            OutcomeUnknownError: A POST was sent, and its outcome is not known.
-            APIConnectionError: There was no answer.
-            APIStatusError: The service refused.
-            UnexpectedResponseError: The answer to a GET is not a job.
-            QuotaExceededError: Our own count says that the limit is used up.
-        """
-        job = await _Attempts(self, call, sending or Sending(), observation, single=single).run()
-        assert isinstance(job, Job)
-        return job
 
-    async def open(self, call: Call, observation: Observation | None = None) -> tuple[LiveResponse, int]:
-        """Send a question. Return its live answer and how many attempts it took.
+async def quota_left(core: Core, operation: CountedOperation) -> tuple[QuotaRemaining, ...]:
+    """Return the rest of the limits that count *operation* for the session's site or project."""
+    quota = core.options.quota
+    return () if quota is None else await quota.left(operation, await _scope_now(core, operation))
 
-        Raises:
-            APIConnectionError: There was no answer.
-            APIStatusError: The service refused.
-            QuotaExceededError: Our own count says that the limit is used up.
-        """
-        attempts = _Attempts(self, call, Sending(), observation)
-        answer = await attempts.run()
-        assert isinstance(answer, LiveResponse)
-        return answer, attempts.number
 
-    def observe(self, operation: str, **facts: Fact | None) -> Observation | None:
-        """Begin to follow an operation. Return None if the session has no observer, or the observer fails."""
-        return begin_observation(self.observer, operation, **facts, base_url=self.base_url)
-
-    async def quota_left(self, operation: CountedOperation, place: str) -> tuple[QuotaRemaining, ...]:
-        """Return the rest of the limits that count *operation* for *place*, a domain or a project."""
-        if self.quota is None:
-            return ()
-        return await self.quota.left(operation, await self._scope(operation, place))
-
-    async def unblock(self, operation: CountedOperation, place: str) -> None:
-        """End the block of *operation* for *place*, a domain or a project."""
-        if self.quota is not None:
-            await self.quota.unblock(operation, await self._scope(operation, place))
-
-    async def _scope(self, operation: CountedOperation, place: str) -> QuotaScope:
-        return _scope(place, await self.keys["assistant"].reveal() if operation == "ask" else None)
+async def unblock(core: Core, operation: CountedOperation) -> None:
+    """End the block of *operation* for the session's site or project."""
+    if core.options.quota is not None:
+        await core.options.quota.unblock(operation, await _scope_now(core, operation))
 
 
 class _Attempts:
-    """The attempts to send one call, and the data of the newest attempt.
+    """The attempts to send one call.
 
     Attributes:
-        started: When the call started, by the loop's time.
         number: Which attempt it is, from 1.
-        key: The key that is sent.
-        limit: When its answer must be there.
-        began: When it began, by the loop's time.
-        answered: Whether an answer has arrived.
+        answered: Whether an answer to it has arrived.
         error: Why the previous attempt failed. None for the first.
     """
 
-    key: Secret
-    limit: AttemptLimit
-    began: float
-
     def __init__(
         self,
-        http: Dispatcher,
+        core: Core,
         call: Call,
         sending: Sending,
         observation: Observation | None,
@@ -171,16 +130,18 @@ class _Attempts:
         single: bool = False,
     ) -> None:
         """Begin to count the time."""
-        now, timeouts = asyncio.get_running_loop().time(), call.timeouts
-        self.http = http
+        now, within = asyncio.get_running_loop().time(), core.options.retry.within
+        self.options = core.options
+        self.budget = core.shared.budget
+        self.transport = core.shared.loops.get().transport
         self.call = call
-        self.transport = http.transport()
         self.sending = sending
         self.observation = observation
         self.single = single
-        self.deadline = now + ((timeouts.total if call.is_question else timeouts.request) or math.inf)
-        self.last_start = math.inf if http.retry.within is None else now + http.retry.within
         self.started = now
+        self.deadline = now + call.seconds
+        self.last_start = math.inf if within is None else now + within
+        self.quota = core.options.quota if call.operation.counted else None
         self.number = 0
         self.answered = False
         self.error: SendError | None = None
@@ -191,7 +152,7 @@ class _Attempts:
         while True:
             outcome = await self._attempt(pause)
             if not isinstance(outcome, SEND_ERRORS):
-                self.http.budget.succeeded()
+                self.budget.succeeded()
                 self._log_success(outcome)
                 return outcome
             self.error = outcome
@@ -206,52 +167,49 @@ class _Attempts:
 
     async def _attempt(self, pause: float) -> Job | LiveResponse | SendError:
         """Send the request once, after *pause*; return the result, or why there is none."""
-        self.key, slot = await self._ready(pause)
+        key, slot = await self._ready(pause)
         self.number += 1
         self.answered = False
-        self.began = asyncio.get_running_loop().time()
-        self.limit = self._limit(self.began)
+        began = asyncio.get_running_loop().time()
         try:
             with LoggedIfSlow(_NO_ANSWER, self.call.operation, SECONDS, self.number):
-                return await self._exchange()
+                return await self._exchange(key, began)
         except BaseException as error:
             if slot is not None and self.sending.sent_at is None:
                 await slot.refund()
             if not isinstance(error, SEND_ERRORS):
                 raise
             if not self.answered:
-                self._note(None, error)
+                self._note(began, None, error)
             return error
 
-    async def _exchange(self) -> Job | LiveResponse:
+    async def _exchange(self, key: Secret, began: float) -> Job | LiveResponse:
         """Send the request, mask secrets in its answer, and take note of what its headers say."""
-        call, assumptions = self.call, self.http.assumptions
-        fresh = self.number > 1
+        call, assumptions, fresh = self.call, self.options.assumptions, self.number > 1
         answer = await self.transport.send(
-            call, self.key, self.limit, self.sending, fresh=fresh, total_at=self.deadline
+            call, key, self._limit(began), self.sending, fresh=fresh, total_at=self.deadline
         )
         self.answered = True
-        _hide(answer, self.key)
+        _hide(answer, key)
         if call.thread is not None and call.thread.key is not None and isinstance(answer, WholeResponse):
             _hide(answer, call.thread.key)  # from a live answer it is read first, and masked later
-        self._note(answer, None)
+        self._note(began, answer, None)
         for name in ("deprecation", "sunset"):
             if name in answer.headers:
                 _announce(name, answer.headers[name])
         if isinstance(answer, LiveResponse):
             return answer
         if answer.is_success:
-            return read_job(assumptions, answer, self.number, id_is_enough=call.is_agent_post)
+            return read_job(assumptions, answer, self.number, id_is_enough=bool(call.operation.costs))
         if answer.status == 429:
-            await self._block(answer)
+            await self._block(answer, key)
         wait = retry_after_seconds(answer.headers, dates.now(), resets=answer.status == 429)
         raise status_error(assumptions, call, answer, wait)
 
     async def _ready(self, pause: float) -> tuple[Secret, Lease | None]:
         """Wait for the needs of an attempt: *pause*, the key, a slot. Closing the session ends the wait."""
-        text = self.http.keys[self.call.key_kind].check()
-        counted = self.http.quota is not None and self.call.operation != "get_job"
-        if text is not None and self.error is None and not counted:
+        text = self.options.key(self.call.operation.key).check()
+        if text is not None and self.error is None and self.quota is None:
             return text, None  # there is nothing to wait for
         cancelled = cancel_requests()
         slot: Lease | None = None
@@ -278,20 +236,19 @@ class _Attempts:
         block = asyncio.timeout_at(limit.at if limit.at < math.inf else None)
         try:
             async with block:
-                return await self.http.keys[self.call.key_kind].reveal()
+                return await self.options.key(self.call.operation.key).reveal()
         except TimeoutError:
             if not block.expired():
                 raise  # the function's own
         what = "the function that makes the key did not return"
-        raise timed_out(self.call.operation, limit.phase, limit.seconds, "no", what)
+        raise timed_out(self.call.operation.name, limit.phase, limit.seconds, "no", what)
 
     async def _slot(self, key: Secret) -> Lease | None:
-        quota = self.http.quota
-        if quota is None or self.call.operation == "get_job":
+        if self.quota is None:
             return None
         deadline = min(self.deadline, self.last_start)
         try:
-            return await quota.acquire(self.call.operation, _scope_of(self.call, key), deadline=deadline)
+            return await self.quota.acquire(_counted(self.call), _scope_of(self.call, key), deadline=deadline)
         except QuotaExceededError:
             if self.error is None:
                 raise
@@ -300,22 +257,18 @@ class _Attempts:
 
     def _limit(self, now: float) -> AttemptLimit:
         """Return the limit on an attempt that begins *now*."""
-        timeouts = self.call.timeouts
-        if not self.call.is_question:
-            return AttemptLimit(self.deadline, timeouts.request, "request")
-        first_event_by = now + timeouts.first_event
-        if timeouts.total is not None and self.deadline < first_event_by:
-            return AttemptLimit(self.deadline, timeouts.total, "total")
-        return AttemptLimit(first_event_by, timeouts.first_event, "first_event")
+        call = self.call
+        if not call.operation.streams or self.deadline < now + call.timeouts.first_event:
+            return AttemptLimit(self.deadline, call.seconds, call.operation.limit)
+        return AttemptLimit(now + call.timeouts.first_event, call.timeouts.first_event, "first_event")
 
-    async def _block(self, answer: WholeResponse) -> None:
+    async def _block(self, answer: WholeResponse, key: Secret) -> None:
         """Stop the calls that share the limit, after a 429."""
-        quota = self.http.quota
-        if quota is None or self.call.operation == "get_job":
+        if self.quota is None:
             return
         wait = retry_after_seconds(answer.headers, dates.now())
         try:
-            await quota.block(self.call.operation, _scope_of(self.call, self.key), wait)
+            await self.quota.block(_counted(self.call), _scope_of(self.call, key), wait)
         except Exception as error:  # the refusal itself says more
             log.warning("a refusal of the service could not be recorded for other calls: %s", error)
 
@@ -325,7 +278,7 @@ class _Attempts:
             return None
         if getattr(error, "reason", None) in (CLOSED, "certificate"):
             return None
-        pause = self.http.retry.delay(
+        pause = self.options.retry.delay(
             self.call.operation,
             _outcome(error),
             attempt=self.number,
@@ -338,14 +291,14 @@ class _Attempts:
         start = asyncio.get_running_loop().time() + pause
         if start + LAST_ATTEMPT_SECONDS > self.deadline or start > self.last_start:
             return None
-        return pause if self.http.budget.take() else None
+        return pause if self.budget.take() else None
 
     def _verdict(self, error: SendError) -> MintlifyError:
         """Return the error that the caller gets when no attempt may follow."""
-        if not self.call.is_agent_post or _outcome(error) != "unknown":
-            is_closed = getattr(error, "reason", None) == CLOSED
-            return session_closed(self.call.operation) if is_closed else error
-        return _outcome_unknown(self.call, error, self.sending.sent_at)
+        if self.call.operation.costs and _outcome(error) == "unknown":
+            return _outcome_unknown(self.call, error, self.sending.sent_at)
+        is_closed = getattr(error, "reason", None) == CLOSED
+        return session_closed(self.call.operation.name) if is_closed else error
 
     def _log_success(self, outcome: object) -> None:
         """Log one line for the request, whatever number of attempts it took."""
@@ -357,17 +310,19 @@ class _Attempts:
         seconds = asyncio.get_running_loop().time() - self.started
         log.info("%s: %s (%d ms, attempts: %d)", self.call.operation, result, seconds * 1000, self.number)
 
-    def _note(self, answer: LiveResponse | WholeResponse | None, error: SendError | None) -> None:
+    def _note(
+        self, began: float, answer: LiveResponse | WholeResponse | None, error: SendError | None
+    ) -> None:
         """Log how an attempt ended, and tell the observer."""
         observation = self.observation
         if observation is None and not log.isEnabledFor(logging.DEBUG):
             return
-        seconds = asyncio.get_running_loop().time() - self.began
+        seconds = asyncio.get_running_loop().time() - began
         status = answer.status if answer is not None else None
-        id = request_id(self.http.assumptions, answer.headers) if answer is not None else None
+        id = request_id(self.options.assumptions, answer.headers) if answer is not None else None
         log.debug(
             "%s %s: %s in %.0f ms, attempt %d, request id %.80r",
-            self.call.method,
+            self.call.operation.method,
             self.call.route,
             status or type(error).__name__,
             seconds * 1000,
@@ -402,11 +357,10 @@ def _outcome(error: SendError) -> Outcome:
 
 
 def _outcome_unknown(call: Call, error: SendError, sent_at: float | None) -> OutcomeUnknownError:
-    what = "the job" if call.operation == "create_job" else "the follow-up"
-    look = "look at the dashboard or the repository before sending it again"
+    what, look = call.operation.costs, "look at the dashboard or the repository before sending it again"
     return OutcomeUnknownError(
         f"{error}; {what} may have been accepted, so it was not sent again: {look}",
-        operation=call.operation,
+        operation=call.operation.name,
         project_id=call.project_id,
         job_id=call.job_id,
         status=getattr(error, "status", None),
@@ -427,8 +381,20 @@ def _unknown_reason(error: SendError) -> str:
     return "server_error" if isinstance(error, APIStatusError) else "unreadable_answer"
 
 
+def _counted(call: Call) -> CountedOperation:
+    name = call.operation.name
+    assert name != "get_job"  # nothing counts it
+    return name
+
+
 def _scope_of(call: Call, key: str) -> QuotaScope:
-    return _scope(call.domain or call.project_id or "", key if call.is_question else None)
+    return _scope(call.domain or call.project_id or "", key if call.operation.key == "assistant" else None)
+
+
+async def _scope_now(core: Core, operation: CountedOperation) -> QuotaScope:
+    """Return what the session's next call of *operation* is counted for."""
+    place, is_question = core.options.counted_for(operation), operation == "ask"
+    return _scope(place, await core.options.assistant_key.reveal() if is_question else None)
 
 
 def _scope(place: str, key: str | None) -> QuotaScope:

@@ -96,7 +96,7 @@ def translate(
         written: Whether any byte of the body was handed to a live connection. None when there is no body.
         limit: The limit on the attempt.
     """
-    operation = call.operation
+    operation = call.operation.name
     sent: Sent = "no" if written is False else "maybe"
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         # Nothing can have been written by then; but if that were wrong, it would cost a second job.

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, cast
 import aiohttp
 
 from ..errors import APIConnectionError, APITimeoutError, CauseSummary, MintlifyError
+from ..protocol.calls import Call
 from ..runtime.limits import Alarm
 from ..runtime.per_event_loop import session_closed
 from ..settings.api_keys import Secret
-from ..settings.policies import Timeouts
 from .failures import FOREIGN_ERRORS, summarize
 
 _WORDS = {"first_event": "no event within", "idle": "no data for", "total": "not complete within"}
@@ -47,7 +47,7 @@ class LiveResponse:
         self,
         response: aiohttp.ClientResponse,
         streams: set[LiveResponse],
-        timeouts: Timeouts,
+        call: Call,
         started: float,
         total_at: float,
         secret: Secret,
@@ -57,8 +57,8 @@ class LiveResponse:
         Args:
             response: The response; its headers have arrived.
             streams: The open bodies of the session.
-            timeouts: The limits.
-            started: When the question was sent, by the loop's time.
+            call: The question.
+            started: When it was sent, by the loop's time.
             total_at: When the complete answer must have arrived.
             secret: The key that was sent.
         """
@@ -69,10 +69,11 @@ class LiveResponse:
         self.closed = False
         self._response = response
         self._streams = streams
-        self._timeouts = timeouts
+        self._timeouts = call.timeouts
+        self._seconds = call.seconds
         self._since = started  # when the present silence began
         self._events = 0
-        self._silence = "first_event", timeouts.first_event  # the phase, and its longest silence
+        self._silence = "first_event", call.timeouts.first_event  # the phase, and its longest silence
         self._total_at = total_at
         self._failure: MintlifyError | None = None
         self._alarm: Alarm | None = None
@@ -139,7 +140,7 @@ class LiveResponse:
         self._alarm = None
         now, (phase, seconds) = self._loop.time(), self._silence
         if self._total_at <= now:
-            phase, seconds = "total", self._timeouts.total or 0.0
+            phase, seconds = "total", self._seconds
         elif now < self._since + seconds:
             if self.pending:
                 self._set_alarm(min(self._since + seconds, self._total_at))

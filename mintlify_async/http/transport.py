@@ -20,6 +20,7 @@ from aiohttp.abc import AbstractStreamWriter
 from attrs import define, field
 from multidict import CIMultiDict
 
+from ..checks import check_bool, check_type
 from ..errors import APIConnectionError, MintlifyError, StateError, UnexpectedResponseError
 from ..model.response_info import Headers
 from ..protocol.calls import Call
@@ -28,6 +29,8 @@ from ..runtime import dates
 from ..runtime.limits import PASSES, TimeLimit
 from ..runtime.per_event_loop import session_closed
 from ..settings.api_keys import Secret
+from ..settings.assumptions import Assumptions
+from ..settings.environment import proxy_to, service_url
 from ..version import __version__
 from .failures import (
     FOREIGN_ERRORS,
@@ -87,6 +90,21 @@ class TransportSettings:
     proxy: str | None = field(default=None, repr=False)
     ssl: ssl_module.SSLContext | None = None
     recorder: RequestRecorder | None = None
+
+
+def transport_settings(
+    assumptions: Assumptions,
+    base_url: str | None,
+    allow_insecure_http: bool,
+    client_session: aiohttp.ClientSession | None,
+    proxy: str | None,
+    ssl: ssl_module.SSLContext | None,
+) -> TransportSettings:
+    """Return how a session connects, checked."""
+    check_type(ssl, "ssl", ssl_module.SSLContext)  # aiohttp's ssl=False would verify nothing
+    check_bool(allow_insecure_http, "allow_insecure_http")
+    url = service_url(assumptions, base_url, allow_insecure_http=allow_insecure_http)
+    return TransportSettings(base_url=url, client_session=client_session, proxy=proxy_to(url, proxy), ssl=ssl)
 
 
 class RequestBody(payload.Payload):
@@ -210,8 +228,8 @@ class Transport:
         """
         started = asyncio.get_running_loop().time()
         response = await self._send(call, key, limit, sending, fresh=fresh)
-        if call.is_question and is_success(response.status):
-            return LiveResponse(response, self._streams, call.timeouts, started, total_at, key)
+        if call.operation.streams and is_success(response.status):
+            return LiveResponse(response, self._streams, call, started, total_at, key)
         return await self._whole(call, response, limit)
 
     async def _send(
@@ -225,7 +243,7 @@ class Transport:
         try:
             with block:
                 exchange: Awaitable[aiohttp.ClientResponse] = session.request(
-                    call.method,
+                    call.operation.method,
                     _url(self._settings.base_url, call.path),
                     data=body,
                     headers=headers,
@@ -242,7 +260,7 @@ class Transport:
             failure = self._failure(error, call, limit, sending)
             cause = None if failure is sending.failure else summarize(error)
         except asyncio.CancelledError:
-            if call.is_agent_post and sending.sent_at is not None:
+            if call.operation.costs and sending.sent_at is not None:
                 log.warning(
                     "%s was cancelled after it was sent; the service may have accepted it", call.operation
                 )
@@ -265,7 +283,7 @@ class Transport:
             return sending.failure
         written = sending.sent_at is not None if call.body is not None else None
         if self._closed:  # by us: whatever was raised is no trouble of the network
-            failure: MintlifyError = closed_here(call.operation, "maybe" if written else "no")
+            failure: MintlifyError = closed_here(call.operation.name, "maybe" if written else "no")
         else:
             failure = translate(error, call, written=written, limit=limit)
         if isinstance(failure, APIConnectionError):
@@ -274,7 +292,7 @@ class Transport:
 
     def _headers(self, call: Call, key: Secret) -> CIMultiDict[str]:
         headers = CIMultiDict(COMMON_HEADERS)
-        headers[hdrs.ACCEPT] = "text/event-stream, */*" if call.is_question else "application/json"
+        headers[hdrs.ACCEPT] = call.operation.accept
         headers.update(call.headers)
         if call.body is not None:
             headers[hdrs.CONTENT_TYPE] = "application/json"
@@ -283,11 +301,11 @@ class Transport:
 
     def _session(self, call: Call, *, fresh: bool) -> aiohttp.ClientSession:
         if self._closed:
-            raise session_closed(call.operation)
+            raise session_closed(call.operation.name)
         if self._settings.client_session is not None:
             _check_loop(self._settings.client_session, call)
             return self._settings.client_session
-        once = call.is_agent_post or fresh
+        once = fresh or bool(call.operation.costs)
         if once not in self._own_sessions:
             self._own_sessions[once] = self._new_session(force_close=once)
         return self._own_sessions[once]
@@ -331,11 +349,11 @@ class Transport:
                 )
         except FOREIGN_ERRORS as error:
             if self._closed:
-                failure = closed_here(call.operation, "maybe")
+                failure = closed_here(call.operation.name, "maybe")
             elif isinstance(error, TimeoutError):
-                failure = timed_out(call.operation, limit.phase, limit.seconds, "maybe")
+                failure = timed_out(call.operation.name, limit.phase, limit.seconds, "maybe")
             else:
-                failure = cut_short(call.operation, response.status)
+                failure = cut_short(call.operation.name, response.status)
             failure.__cause__ = summarize(error)
         finally:
             response.close()

@@ -16,6 +16,7 @@ from attrs import evolve
 
 from ..checks import check_wait
 from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
+from ..http.core import Core
 from ..http.observer import note_job
 from ..http.sending import Sending
 from ..model.job_record import Job
@@ -24,7 +25,7 @@ from ..model.response_info import ResponseInfo
 from ..protocol.calls import Call, send_message_call
 from ..runtime import dates
 from ..settings.options import Observation
-from .agent_api import AgentAPI, moment
+from .requests import look_at, moment, observed, once, poll_call, post, states_of
 from .send_once import had_no_effect
 from .stale_guard import JobState, Look, response_headers
 from .steps import Steps
@@ -42,11 +43,11 @@ class JobHandle:
     Pass on :attr:`ref` instead.
     """
 
-    __slots__ = ("__weakref__", "_calls", "_state")  # so that a misspelt attribute is an error
+    __slots__ = ("__weakref__", "_core", "_state")  # so that a misspelt attribute is an error
 
-    def __init__(self, calls: AgentAPI, state: JobState) -> None:
-        """Make a handle of the job that *state* describes; *calls* is the agent API."""
-        self._calls = calls
+    def __init__(self, core: Core, state: JobState) -> None:
+        """Make a handle of the job that *state* describes. It keeps the connections of *core* open."""
+        self._core = core
         self._state = state
 
     @property
@@ -127,9 +128,9 @@ class JobHandle:
             ConfigurationError: An argument is invalid.
         """
         check_wait(timeout)
-        calls, state = self._calls, self._state
-        with calls.observed("wait", *state.key, active=False) as observation:
-            wait = JobWait(calls, state, timeout, partial(_note_poll, observation))
+        core, state = self._core, self._state
+        with observed(core, "wait", *state.key, active=False) as observation:
+            wait = JobWait(core, state, timeout, partial(_note_poll, observation))
             while not (job := await wait.change()).done:
                 pass
             if job.status == "failed" and check:
@@ -149,9 +150,10 @@ class JobHandle:
             APIConnectionError: It cannot be reached.
             UnexpectedResponseError: Its answer is not a job.
         """
-        with self._calls.observed("refresh", *self._state.key) as observation:
-            look = await self._calls.look(self._state, retry=True)
-            age = self._state.age(look)
+        core, state = self._core, self._state
+        with observed(core, "refresh", *state.key) as observation:
+            look = await look_at(core, state, poll_call(core, state, None), retry=True)
+            age = state.age(look)
             if isinstance(look.error, NotFoundError) and age is not None:
                 look.error.args = (f"{look.error}; the job was created {age:.0f} s ago",)
             job = _record_of(look)
@@ -171,7 +173,7 @@ class JobHandle:
             ConfigurationError: *timeout* is not a number of seconds.
         """
         check_wait(timeout)
-        return JobWatch(lambda: JobWait(self._calls, self._state, timeout))
+        return JobWatch(lambda: JobWait(self._core, self._state, timeout))
 
     async def send(
         self,
@@ -208,9 +210,9 @@ class JobHandle:
                 handle then waits as if it had been accepted.
             APIStatusError: The service refuses it.
         """
-        calls = self._calls
+        core = self._core
         call = send_message_call(
-            calls.defaults,
+            core.options,
             self.project_id,
             self.id,
             prompt,
@@ -224,16 +226,16 @@ class JobHandle:
         if dedupe_key is None:
             await self._before_send(on_active, deadline)
             await self._post(call, deadline, Sending())
-            return Turn(calls, self._state)
+            return Turn(core, self._state)
 
-        sender = calls.once(dedupe_key, call)
+        sender = once(core, dedupe_key, call)
         if on_active != "send" and not await sender.is_known():
             await self._before_send(on_active, deadline)
         result = await sender.send(lambda sending: self._post(call, deadline, sending), str)
         ref = JobRef.of(result, self.project_id)
         if ref.sent is None:  # a person has resolved the claim with the job's id
             ref = evolve(ref, sent=Stamp(dates.now()))
-        return Turn(calls, calls.states.of(ref, calls.poll.settle_seconds))
+        return Turn(core, states_of(core).of(ref, core.options.poll.settle_seconds))
 
     async def _before_send(self, on_active: OnActive, deadline: float) -> None:
         """Wait for the end of an active job, or raise an error, as *on_active* says."""
@@ -241,8 +243,9 @@ class JobHandle:
         if on_active == "wait":
             await self.wait(min(DEFAULT_TIMEOUT, max(0.0, seconds_left)), check=False)
         elif on_active == "raise":
-            calls = self._calls
-            job = _record_of(await calls.look(self._state, limit=min(calls.poll.timeout, seconds_left / 2)))
+            core, state = self._core, self._state
+            call = poll_call(core, state, min(core.options.poll.timeout, seconds_left / 2))
+            job = _record_of(await look_at(core, state, call))
             if not self.done:
                 raise StateError(
                     f"job {printable(self.id)} is {printable(job.status)} and its newest turn has not ended; "
@@ -251,7 +254,7 @@ class JobHandle:
 
     async def _post(self, call: Call, deadline: float, sending: Sending) -> str:
         """Send the follow-up, guard its result, and return its reference."""
-        state, calls = self._state, self._calls
+        state, core = self._state, self._core
         seconds_left = deadline - asyncio.get_running_loop().time()
         if seconds_left <= 0:
             raise APITimeoutError(
@@ -261,11 +264,11 @@ class JobHandle:
                 sent="no",
                 operation="send_message",
             )
-        state_before = state.begin_sending(calls.poll.settle_seconds)
-        calls.states.remember(state)
+        state_before = state.begin_sending(core.options.poll.settle_seconds)
+        states_of(core).remember(state)
         try:
-            job = await calls.post(
-                call if seconds_left == math.inf else call.within(seconds_left), sending=sending
+            job = await post(
+                core, call if seconds_left == math.inf else call.within(seconds_left), sending=sending
             )
         except BaseException as error:
             sent_at = None if had_no_effect(error, sending) else moment(response_headers(None, error))
@@ -300,11 +303,11 @@ class Turn(JobHandle):
     __slots__ = ()
 
 
-def handle_for(calls: AgentAPI, target: object, *, project_id: str | None = None) -> JobHandle:
+def handle_for(core: Core, target: object, *, project_id: str | None = None) -> JobHandle:
     """Return a handle of the job that *target* identifies; a turn for a reference that awaits one.
 
     Args:
-        calls: The agent API.
+        core: The session's.
         target: A reference, its text, another handle, a job, or a job's id.
         project_id: The project of a job or an id; the session's project by default.
 
@@ -315,25 +318,9 @@ def handle_for(calls: AgentAPI, target: object, *, project_id: str | None = None
         target = target.ref
     elif isinstance(target, Job):
         target = target.id
-    ref = JobRef.of(target, project_id if project_id is not None else calls.defaults.project_id)
-    state = calls.states.of(ref, calls.poll.settle_seconds)
-    return Turn(calls, state) if ref.awaiting_turn else JobHandle(calls, state)
-
-
-def created_handle(calls: AgentAPI, project_id: str, created: Job | str) -> JobHandle:
-    """Return a handle of a new job. Without its record, the handle has only the id."""
-    now = moment(response_headers(created if isinstance(created, Job) else None, None))
-    id = created if isinstance(created, str) else created.id
-    state = calls.states.of(JobRef(project_id, id, created=now.stamp), calls.poll.settle_seconds)
-    state.created = now
-    if isinstance(created, Job):
-        state.job, state.raw = created if created.status else None, created.raw
-    return JobHandle(calls, state)
-
-
-def handle_over(handle: JobHandle, calls: AgentAPI) -> JobHandle:
-    """Return another handle of the same job that shares the state of *handle* and uses *calls*."""
-    return JobHandle(calls, handle._state)  # pyright: ignore[reportPrivateUsage] - for this module, not for users
+    ref = JobRef.of(target, project_id if project_id is not None else core.options.project_id)
+    state = states_of(core).of(ref, core.options.poll.settle_seconds)
+    return Turn(core, state) if ref.awaiting_turn else JobHandle(core, state)
 
 
 async def wait_for_own(handle: JobHandle, timeout: float | None, *, check: bool) -> Job:

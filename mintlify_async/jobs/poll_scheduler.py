@@ -10,20 +10,23 @@ import asyncio
 import contextvars
 import itertools
 import math
-from collections.abc import Coroutine, Hashable
+from collections.abc import Hashable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import define
 
 from ..errors import APIConnectionError, APIStatusError, RateLimitError, StateError
+from ..http.core import Core
 from ..http.retry import retry_after_seconds
 from ..model.job_ref import Stamp
+from ..protocol.calls import Call
 from ..runtime import dates
 from ..runtime.limits import TimeLimit
 from ..runtime.tasks import end_tasks, start_task
 from ..settings.policies import PollPolicy
+from .requests import look_at
 from .stale_guard import JobKey, JobState, Look, Moment, response_headers
 
 LONGEST_PAUSE: Final = 300.0
@@ -36,19 +39,6 @@ MOST_LATE_LOOKS: Final = 100
 """How many first looks after a deadline may be under way at once. ``per_second`` does not limit them."""
 
 
-class Poller(Protocol):
-    """Polls jobs for a wait: the agent API of its session."""
-
-    @property
-    def poll_key(self) -> Hashable:
-        """What it sends besides the path, and its limits. Waits share a poll only if these are the same."""
-        ...
-
-    def look(self, state: JobState, *, limit: float) -> Coroutine[Any, Any, Look]:
-        """Poll a job once, within *limit* seconds, and note the look in its state."""
-        ...
-
-
 PollKey: TypeAlias = tuple[Hashable, JobKey]
 """How to poll, and the job: no customer's job is polled with the key or the headers of another one."""
 
@@ -59,7 +49,8 @@ class Poll:
 
     Args:
         key: Its key among the polls.
-        poller: Polls the job. It is that of the first wait that needed this poll.
+        core: The core of the first wait that needed this poll.
+        call: The request of that wait.
         state: The job.
         outcome: Becomes the look, or the error of a session that was closed.
         due: When it should start, by the loop's time.
@@ -70,7 +61,8 @@ class Poll:
     """
 
     key: PollKey
-    poller: Poller
+    core: Core
+    call: Call
     state: JobState
     outcome: asyncio.Future[Look]
     due: float = math.inf
@@ -106,7 +98,7 @@ class PollScheduler:
     its turn. A hanging poll blocks no other poll, because it counts for ``per_second`` only when it starts.
 
     Args:
-        policy: Has ``per_second``, the ``timeout`` of a poll, and the shortest pause after a 429.
+        policy: Has ``per_second`` and the shortest pause after a 429.
     """
 
     def __init__(self, policy: PollPolicy) -> None:
@@ -125,12 +117,13 @@ class PollScheduler:
         return len(self._planned.keys() | self._running.keys())
 
     async def look(
-        self, poller: Poller, state: JobState, due: float, deadline: float, *, first: bool
+        self, core: Core, call: Call, state: JobState, due: float, deadline: float, *, first: bool
     ) -> Look | None:
         """Return a look at a job that starts from now on: at *due*, or sooner if another wait needs one.
 
         Args:
-            poller: Polls the job, if no other wait with the same ``poll_key`` has planned a poll of it.
+            core: Polls the job, if no other wait with the same ``poll_key`` has planned a poll of it.
+            call: The request to poll with.
             state: The job; a successful look is noted there before any wait gets it.
             due: When the look should start, by the loop's time.
             deadline: When it must start. It may then take a second.
@@ -144,10 +137,11 @@ class PollScheduler:
         """
         if self._closed:
             raise _closed()
-        key = poller.poll_key, state.key
+        key = core.options.poll_key, state.key
         poll = self._planned.get(key)
         if poll is None:
-            poll = self._planned[key] = Poll(key, poller, state, asyncio.get_running_loop().create_future())
+            outcome = asyncio.get_running_loop().create_future()
+            poll = self._planned[key] = Poll(key, core, call, state, outcome)
         poll.due, poll.deadline = min(poll.due, due), min(poll.deadline, deadline)
         poll.first = next(self._numbers) if first else poll.first
         poll.waits += 1
@@ -234,7 +228,7 @@ class PollScheduler:
         self._running[poll.key] = self._planned.pop(poll.key)  # a later wait gets a later look
         try:
             # A separate task with an empty context, because it serves all waits and outlives none of them.
-            work = poll.poller.look(poll.state, limit=self._policy.timeout)
+            work = look_at(poll.core, poll.state, poll.call)
             poll.task = start_task(work, contextvars.Context())
         except BaseException as error:  # a task factory's; the waits raise it
             del self._running[poll.key]
@@ -275,6 +269,11 @@ class PollScheduler:
             self._pauses = {other_name: end for other_name, end in self._pauses.items() if end > look.ended}
             end = look.ended + min(pause, LONGEST_PAUSE)
             self._pauses[name] = max(self._pauses.get(name, 0.0), end)
+
+
+def scheduler_of(core: Core) -> PollScheduler:
+    """Return the running loop's scheduler of the session."""
+    return core.shared.loops.get().part(PollScheduler, lambda: PollScheduler(core.shared.poll))
 
 
 def _closed() -> StateError:

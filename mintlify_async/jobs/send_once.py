@@ -9,36 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from attrs import evolve, frozen
 
 from ..errors import APIStatusError, printable
 from ..http.sending import Sending
-from ..runtime.tasks import start_task
+from ..runtime.recordings import FIRST_PAUSE, LONGEST_PAUSE, RECORD_PATIENCE, Recordings
 from ..storage.store import Snapshot, Store, change, new_version
 from . import claims
 from .claims import Claim, ClaimLostError, check_same, claim_keys, outcome_unknown
 
 log = logging.getLogger("mintlify_async")
 
-RETRY_SECONDS: Final = 60.0
-"""For how long recording or releasing a claim is retried, in seconds."""
-
-RECORD_PATIENCE: Final = 5.0
-"""How long a caller waits for the recording of its result, in seconds; close() waits as long."""
-
 RELEASE_PATIENCE: Final = 0.25
 """How long a caller waits for the release of its claim, in seconds."""
-
-FIRST_PAUSE: Final = 0.05
-"""Seconds until a step is tried again, or another call's claim is read again; doubles each time."""
-
-LONGEST_RETRY_PAUSE: Final = 1.0
-"""Longest such pause, in seconds."""
 
 T = TypeVar("T")
 UnlessClosed = Callable[[Awaitable[None]], Awaitable[None]]
@@ -47,66 +34,6 @@ UnlessClosed = Callable[[Awaitable[None]], Awaitable[None]]
 def had_no_effect(error: BaseException, sending: Sending) -> bool:
     """Return whether a POST with this *error* started nothing, because it was not sent or was refused."""
     return sending.sent_at is None or (isinstance(error, APIStatusError) and 300 <= error.status < 500)
-
-
-class Recordings:
-    """Pending ledger writes of one event loop. They continue after their callers have left."""
-
-    def __init__(self) -> None:
-        """Start without any."""
-        self._tasks: set[asyncio.Future[Any]] = set()
-
-    @contextmanager
-    def following(self) -> Generator[None]:
-        """Let :meth:`close` wait for the end of the block."""
-        loop = asyncio.get_running_loop()
-        call = loop.create_future()
-        self._tasks.add(call)
-        try:
-            yield
-        finally:
-            self._tasks.discard(call)
-            if not loop.is_closed():
-                call.cancel()
-
-    async def insist(self, step: Callable[[], Awaitable[object]], failure: str, patience: float) -> None:
-        """Repeat *step* until it succeeds, for 60 s, and return when it has, or after *patience* seconds.
-
-        If the caller leaves, it continues in its own task. If it is given up, *failure* is logged.
-        """
-        task = start_task(_insist(step, failure))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        await asyncio.wait([task], timeout=patience)
-
-    async def close(self) -> None:
-        """Wait until all writes are done. Give up after 5 s."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + RECORD_PATIENCE
-        while self._tasks and loop.time() < end:
-            await asyncio.wait(self._tasks, timeout=end - loop.time())
-        for task in self._tasks:
-            task.cancel()
-
-
-async def _insist(step: Callable[[], Awaitable[object]], failure: str) -> None:
-    loop = asyncio.get_running_loop()
-    end, pause = loop.time() + RETRY_SECONDS, FIRST_PAUSE
-    try:
-        while True:
-            try:
-                await step()
-                return
-            except Exception:
-                if loop.time() + pause > end:
-                    raise
-            await asyncio.sleep(pause)
-            pause = min(LONGEST_RETRY_PAUSE, pause * 2)
-    except asyncio.CancelledError:
-        log.error("%s: the session was closed", failure)
-        raise
-    except Exception:
-        log.exception("%s", failure)
 
 
 @frozen(eq=False)
@@ -165,7 +92,7 @@ class OnceSender:
                     raise outcome_unknown(holder)
                 # The store's time says when a lease ends. Its clock may have been set since then.
                 await self.unless_closed(asyncio.sleep(min(pause, max(end - loop.time(), FIRST_PAUSE))))
-                pause = min(LONGEST_RETRY_PAUSE, pause * 2)
+                pause = min(LONGEST_PAUSE, pause * 2)
 
     async def is_known(self) -> bool:
         """Return whether the key has a claim already. If the claim is for another request, raise an error."""

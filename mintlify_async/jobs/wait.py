@@ -21,9 +21,11 @@ from ..errors import (
     NotFoundError,
     UnexpectedResponseError,
 )
+from ..http.core import Core
 from ..model.job_record import Job
 from ..settings.policies import SHORTEST, TRY_AGAIN_STATUSES
-from .agent_api import AgentAPI
+from .poll_scheduler import scheduler_of
+from .requests import poll_call
 from .stale_guard import JobState, Look
 
 DEFAULT_TIMEOUT: Final = 1800.0
@@ -40,7 +42,7 @@ class JobWait:
     """One wait for one job, with its own deadline. It starts when it is made.
 
     Args:
-        calls: The agent API of the session that waits.
+        core: That of the session that waits.
         state: The state of the job. Other waits may share it.
         timeout: When to give up, in seconds from now. None means never.
         on_look: Called after each poll. It must not raise.
@@ -48,13 +50,15 @@ class JobWait:
 
     def __init__(
         self,
-        calls: AgentAPI,
+        core: Core,
         state: JobState,
         timeout: float | None,
         on_look: Callable[[Look], object] = lambda look: None,
     ) -> None:
-        self._calls = calls
-        self._scheduler = calls.scheduler()
+        self._core = core
+        self._policy = core.options.poll
+        self._scheduler = scheduler_of(core)
+        self._call = poll_call(core, state, core.shared.poll.timeout)
         self._state = state
         self._on_look = on_look
         self._time = asyncio.get_running_loop().time
@@ -73,7 +77,12 @@ class JobWait:
         state = self._state
         while not self._polls or self._time() < self._deadline:
             look = await self._scheduler.look(
-                self._calls, state, min(self._due(), self._deadline), self._deadline, first=self._polls == 0
+                self._core,
+                self._call,
+                state,
+                min(self._due(), self._deadline),
+                self._deadline,
+                first=self._polls == 0,
             )
             if look is None:
                 break
@@ -95,7 +104,7 @@ class JobWait:
         """Return when the next look is due. The first is due immediately. Later pauses grow."""
         if self._polls == 0:
             return self._began
-        delay = self._calls.poll.delay(self._polls, random.random())
+        delay = self._policy.delay(self._polls, random.random())
         certain_in = self._state.certain_in(self._looked_at)
         if certain_in is not None:  # the poll at the end of the window is the one that counts
             delay = min(delay, max(certain_in, SHORTEST))
@@ -114,6 +123,6 @@ class JobWait:
             outage = isinstance(error, APIStatusError | APIConnectionError | UnexpectedResponseError)
         if self._failing_since is None:
             self._failing_since = look.ended
-        if not outage or look.ended - self._failing_since >= self._calls.poll.outage:
+        if not outage or look.ended - self._failing_since >= self._policy.outage:
             # Several waits may raise the error of one poll. Each needs its own traceback.
             raise copy.copy(error) if isinstance(error, MintlifyError) else error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -25,12 +26,13 @@ from ..checks import (
 )
 from ..errors import printable
 from ..messages import Message, Question, coerce_messages
+from ..model.operations import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE, Operation
 from ..model.question import ContextItem, SearchFilter, context_fields, filter_fields
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY, MISSING, Missing
-from ..settings.api_keys import KeyKind, Secret
+from ..settings.api_keys import Secret
 from ..settings.options import Options
-from ..settings.policies import Operation, Timeouts
+from ..settings.policies import Timeouts
 
 
 class RequestOptions(TypedDict, total=False):
@@ -69,7 +71,9 @@ class Call:
         operation: Which of the four it is.
         path: The path, percent-encoded.
         route: The path's template, which is what logs show.
-        timeouts: Its limits.
+        timeouts: The limits of its steps.
+        seconds: Limits all of it: a complete answer to a question, or an agent request with its attempts and
+            pauses. Infinity is no limit.
         headers: Further headers.
         body: The JSON body, or None.
         project_id: For the agent operations.
@@ -85,6 +89,7 @@ class Call:
     path: str
     route: str
     timeouts: Timeouts
+    seconds: float
     headers: Mapping[str, str] = field(default=EMPTY, repr=False)
     body: bytes | None = field(default=None, repr=False)
     project_id: str | None = None
@@ -94,26 +99,6 @@ class Call:
     prompt: str = field(default="", repr=False)
     extra_body: Mapping[str, Any] = field(default=EMPTY, repr=False)
     messages: Sequence[Message] = field(default=(), repr=False)
-
-    @property
-    def method(self) -> str:
-        """The HTTP method."""
-        return "GET" if self.operation == "get_job" else "POST"
-
-    @property
-    def key_kind(self) -> KeyKind:
-        """Which key it needs."""
-        return "assistant" if self.operation == "ask" else "admin"
-
-    @property
-    def is_agent_post(self) -> bool:
-        """Whether sending it twice would cost a second job or a second turn."""
-        return self.operation in ("create_job", "send_message")
-
-    @property
-    def is_question(self) -> bool:
-        """Whether the answer is a stream."""
-        return self.operation == "ask"
 
     @property
     def text(self) -> str:
@@ -126,14 +111,8 @@ class Call:
         return self.messages[-1] if self.messages and self.messages[-1].role == "assistant" else None
 
     def within(self, seconds: float) -> Call:
-        """Return the same call with *seconds* for all of it, and a millisecond when they are over.
-
-        All of it is a complete answer to a question, or an agent request with its attempts and pauses.
-        """
-        seconds = max(seconds, 0.001)
-        if self.is_question:
-            return evolve(self, timeouts=evolve(self.timeouts, total=seconds))
-        return evolve(self, timeouts=evolve(self.timeouts, request=seconds))
+        """Return the same call with *seconds* for all of it, and a millisecond when they are over."""
+        return evolve(self, seconds=max(seconds, 0.001))
 
 
 def create_job_call(
@@ -145,7 +124,7 @@ def create_job_call(
         ConfigurationError: An argument is invalid, or there is no project.
     """
     body, project = {"prompt": check_prompt(prompt)}, defaults.project(project_id)
-    return _post(defaults, "create_job", body, options, project_id=project, prompt=prompt)
+    return _post(defaults, CREATE_JOB, body, options, project_id=project, prompt=prompt)
 
 
 def send_message_call(
@@ -157,12 +136,15 @@ def send_message_call(
         ConfigurationError: An argument is invalid.
     """
     body, job = {"prompt": check_prompt(prompt)}, {"project_id": project_id, "job_id": job_id}
-    return _post(defaults, "send_message", body, options, **job, prompt=prompt)
+    return _post(defaults, SEND_MESSAGE, body, options, **job, prompt=prompt)
 
 
-def get_job_call(defaults: Options, project_id: str, job_id: str) -> Call:
-    """Return the polling call, whose path the service does not document."""
-    return _call(defaults, "get_job", headers=defaults.headers, project_id=project_id, job_id=job_id)
+def get_job_call(defaults: Options, project_id: str, job_id: str, *, timeout: float | None = None) -> Call:
+    """Return the polling call, whose path the service does not document, with *timeout* seconds at most."""
+    if timeout is not None:
+        timeout = min(timeout, defaults.timeouts.request)
+    job = {"project_id": project_id, "job_id": job_id}
+    return _call(defaults, GET_JOB, timeout=timeout, headers=defaults.headers, **job)
 
 
 def ask_call(defaults: Options, question: Question, options: AskOptions) -> Call:
@@ -191,7 +173,7 @@ def ask_call(defaults: Options, question: Question, options: AskOptions) -> Call
     for name, wire_name, fields_of in _FIELDS:
         if (option := options.get(name)) is not None:
             body[wire_name] = fields_of(option)
-    return _post(defaults, "ask", body, options, domain=domain, thread=thread, messages=messages)
+    return _post(defaults, ASK, body, options, domain=domain, thread=thread, messages=messages)
 
 
 def _post(
@@ -208,22 +190,30 @@ def _post(
         check_json(body.get("messages"), "messages", sent=True)
     timeout = options.get("timeout")
     check_seconds(timeout, "timeout", none="means no limit of its own")
-    call = _call(
+    return _call(
         defaults,
         operation,
+        timeout=timeout,
         headers={**defaults.headers, **check_headers(options.get("headers"))},
         body=text.encode("ascii"),
         extra_body=further_fields,
         **fields,
     )
-    return call if timeout is None else call.within(timeout)
 
 
-def _call(defaults: Options, operation: Operation, **fields: Any) -> Call:
+def _call(defaults: Options, operation: Operation, *, timeout: float | None = None, **fields: Any) -> Call:
     """Return the call with these *fields*, which contain the values of its path."""
-    route: str = getattr(defaults.assumptions, f"{operation}_path")
+    route: str = getattr(defaults.assumptions, f"{operation.name}_path")
     path = _path(route, fields.get("project_id"), fields.get("job_id"), fields.get("domain"))
-    return Call(operation=operation, path=path, route=route, timeouts=defaults.timeouts, **fields)
+    limit: float | None = getattr(defaults.timeouts, operation.limit) if timeout is None else timeout
+    return Call(
+        operation=operation,
+        path=path,
+        route=route,
+        timeouts=defaults.timeouts,
+        seconds=math.inf if limit is None else limit,
+        **fields,
+    )
 
 
 @lru_cache(maxsize=128)

@@ -12,6 +12,7 @@ from attrs import define, field
 from ..errors import APIStatusError, NotFoundError, UnexpectedResponseError, printable, status_error_class
 from ..model.job_record import Job
 from ..model.json_text import EXCERPT_CHARACTERS, DecodeProblem, as_object, decode_json, mask_text
+from ..model.operations import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE
 from ..model.response_info import Headers, ResponseInfo
 from ..settings.assumptions import Assumptions
 from .calls import Call
@@ -151,7 +152,7 @@ def status_error(
         headers=dict(info.headers),
         request_id=info.request_id,
         retry_after=retry_after,
-        operation=call.operation,
+        operation=call.operation.name,
     )
 
 
@@ -172,16 +173,19 @@ def _host_of(url: str) -> str | None:
 
 
 def _not_found_hint(call: Call) -> str:
-    if call.operation == "ask":
-        if call.thread is not None and call.thread.key is None:
-            return (
-                "the question named a thread without its key, which the service answers with 404; "
-                "the key comes once, with the thread's first answer: keep reply.thread, not its id alone"
-            )
-        return "no such domain, or no such thread: check domain="
-    if call.operation == "create_job":
-        return "no such project: check project_id="
-    hint = "no such job in this project: check the job's id and project_id="
-    if call.operation == "get_job":
-        hint += "; this path is assumed, and Assumptions(get_job_path=…) changes it"
-    return hint
+    if call.operation is ASK and call.thread is not None and call.thread.key is None:
+        return (
+            "the question named a thread without its key, which the service answers with 404; "
+            "the key comes once, with the thread's first answer: keep reply.thread, not its id alone"
+        )
+    return _MISSING[call.operation]
+
+
+_NO_JOB = "no such job in this project: check the job's id and project_id="
+_MISSING = {
+    ASK: "no such domain, or no such thread: check domain=",
+    CREATE_JOB: "no such project: check project_id=",
+    SEND_MESSAGE: _NO_JOB,
+    GET_JOB: f"{_NO_JOB}; this path is assumed, and Assumptions(get_job_path=…) changes it",
+}
+"""What a 404 may mean, by the operation."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable
-from typing import Literal, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from ..checks import copying_slip
 from ..errors import ConfigurationError
+from ..model.operations import KeyKind
 from .assumptions import Assumptions
 
 T = TypeVar("T")
 
-KeyKind = Literal["admin", "assistant"]
 KeySource = str | Callable[[], str | Awaitable[str]]
 
 KEY_VARIABLES = {"admin": "MINTLIFY_ADMIN_API_KEY", "assistant": "MINTLIFY_ASSISTANT_API_KEY"}

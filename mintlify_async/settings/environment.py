@@ -17,7 +17,8 @@ import yarl
 
 from ..checks import check_base_url, check_identifier, check_site
 from ..errors import ConfigurationError
-from .api_keys import KEY_VARIABLES, Key, KeyKind, KeySource, Secret, hidden, kind_in_words
+from ..model.operations import KeyKind
+from .api_keys import KEY_VARIABLES, Key, KeySource, Secret, hidden, kind_in_words
 from .assumptions import Assumptions
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ So a new session and ``with_options`` apply the same checks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,7 +26,8 @@ from ..checks import (
     check_type,
 )
 from ..errors import ConfigurationError, printable
-from .api_keys import Key, KeyKind
+from ..model.operations import KeyKind
+from .api_keys import Key
 from .assumptions import Assumptions
 from .habits import ARGUMENTS
 from .policies import PollPolicy, RetryPolicy, Timeouts
@@ -86,6 +87,11 @@ def _no_key(kind: KeyKind) -> Any:
     return Factory(lambda options: Key(kind, None, options.assumptions), takes_self=True)
 
 
+_POLL_KEY: Any = Factory(
+    lambda options: (options.admin_key, frozenset(options.headers.items()), options.timeouts), takes_self=True
+)
+
+
 @frozen(kw_only=True, eq=False, repr=False)
 class Options:
     """The options that ``with_options`` can change; ``MintlifySession`` documents each.
@@ -113,10 +119,12 @@ class Options:
     ledger: Store | None = field(default=None, validator=check_field(check_store))
     observer: Observer | None = None
 
-    @property
-    def keys(self) -> dict[KeyKind, Key]:
-        """The keys by kind."""
-        return {"admin": self.admin_key, "assistant": self.assistant_key}
+    poll_key: Hashable = field(init=False, default=_POLL_KEY)
+    """What a poll sends besides the path, and its limits. Sessions share a poll if these are the same."""
+
+    def key(self, kind: KeyKind) -> Key:
+        """Return the key of a kind."""
+        return self.admin_key if kind == "admin" else self.assistant_key
 
     def changed(self, changes: Mapping[str, Any]) -> Options:
         """Return a copy with *changes*.
@@ -124,17 +132,14 @@ class Options:
         Raises:
             ConfigurationError: An option does not exist, or its value is invalid.
         """
-        option_names = {option.name for option in fields(Options)} - {"assumptions"}
+        option_names = {option.name for option in fields(Options)} - {"assumptions", "poll_key"}
         for name in changes:
             if name not in option_names:
                 hint = ARGUMENTS.get(name) or f"it takes {', '.join(sorted(option_names))}"
                 raise ConfigurationError(f"with_options has no {name!r}: {hint}", field=name)
-        keys = {
-            f"{kind}_key": key.replaced(changes[f"{kind}_key"])
-            for kind, key in self.keys.items()
-            if f"{kind}_key" in changes
-        }
-        return evolve(self, **{**changes, **keys})
+        keys = {"admin_key": self.admin_key, "assistant_key": self.assistant_key}
+        new_keys = {name: key.replaced(changes[name]) for name, key in keys.items() if name in changes}
+        return evolve(self, **{**changes, **new_keys})
 
     def project(self, argument: str | None) -> str:
         """Return *argument*, or else the session's project."""

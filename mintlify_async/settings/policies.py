@@ -10,9 +10,7 @@ from typing import Final, Literal
 from attrs import field, frozen
 
 from ..checks import LARGEST, check_field, check_number, check_seconds
-
-Operation = Literal["create_job", "get_job", "send_message", "ask"]
-"""The operations of the interface, which differ in whether they are sent again."""
+from ..model.operations import Operation
 
 Outcome = Literal["not_sent", "refused", "answered", "unknown"]
 """How an attempt failed.
@@ -128,9 +126,9 @@ class RetryPolicy:
     def _may_resend(self, operation: Operation, outcome: Outcome, status: int | None) -> bool:
         if outcome in ("not_sent", "refused"):
             return True
-        if operation == "get_job":
+        if operation.resend == "always":
             return status in TRY_AGAIN_STATUSES if outcome == "answered" else status != 501
-        return operation == "ask" and outcome == "unknown" and self.resend_questions
+        return operation.resend == "by choice" and outcome == "unknown" and self.resend_questions
 
 
 @frozen(kw_only=True)

@@ -164,8 +164,8 @@ class Recorder:
     ) -> aiohttp.ClientResponse:
         """Send a request, and return a response whose body is recorded."""
         exchange = Exchange(
-            operation=call.operation,
-            method=call.method,
+            operation=call.operation.name,
+            method=call.operation.method,
             path=call.path,
             route=call.route,
             request_headers={name.lower(): str(value) for name, value in headers.items()},

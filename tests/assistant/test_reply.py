@@ -99,7 +99,7 @@ async def test_a_reply_that_is_kept_keeps_nothing_of_its_session(service):
     hook = Watch()
     async with service.session(observer=hook) as session:
         reply = await session.ask("How do I log in?", timeout=60.0)
-        gone = [weakref.ref(session), weakref.ref(hook), weakref.ref(session._agent)]
+        gone = [weakref.ref(session), weakref.ref(hook), weakref.ref(session._core)]
     del session, hook
     gc.collect()
     assert [one() for one in gone] == [None, None, None]

@@ -8,6 +8,7 @@ import contextlib
 import pytest
 
 from mintlify_async import APIConnectionError, MemoryStore, MintlifySession, RetryPolicy, StateError
+from mintlify_async.http.dispatch import send_job
 from mintlify_async.http.sending import Sending
 from mintlify_async.jobs.open_claims import Ledger
 from mintlify_async.protocol.calls import create_job_call
@@ -16,7 +17,7 @@ from mintlify_async.protocol.calls import create_job_call
 def post(session, sending, timeout=60.0):
     """Send a request for a job as the agent API does."""
     call = create_job_call(session.options, "x", timeout=timeout)
-    return session._agent.http.job(call, sending=sending)
+    return send_job(session._core, call, sending=sending)
 
 
 async def ended(how, session, task):

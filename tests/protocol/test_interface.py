@@ -43,7 +43,7 @@ OPERATIONS = {
 def test_each_operation_has_its_method_path_and_key(section):
     """Sections 4 and 5."""
     call, method, path, key = OPERATIONS[section]
-    assert (call.method, call.path, call.key_kind) == (method, path, key)
+    assert (call.operation.method, call.path, call.operation.key) == (method, path, key)
     assert (call.body is None) is (method == "GET")
 
 

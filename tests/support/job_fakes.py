@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterable
 from email.utils import formatdate
 from types import SimpleNamespace
-from typing import Any
-
-from attrs import evolve
+from typing import Any, cast
 
 from mintlify_async.errors import (
     APIConnectionError,
@@ -17,18 +16,23 @@ from mintlify_async.errors import (
     ServerError,
     status_error_class,
 )
+from mintlify_async.http.core import Core, LoopResources
+from mintlify_async.http.retry import RetryBudget
 from mintlify_async.http.sending import Sending
-from mintlify_async.jobs.agent_api import AgentAPI
-from mintlify_async.jobs.handle import JobHandle, created_handle, handle_for
-from mintlify_async.jobs.poll_scheduler import PollScheduler
-from mintlify_async.jobs.stale_guard import JobStates
+from mintlify_async.jobs.handle import JobHandle, handle_for
+from mintlify_async.jobs.poll_scheduler import PollScheduler, scheduler_of
+from mintlify_async.jobs.requests import created
 from mintlify_async.model.job_record import Job
 from mintlify_async.model.job_ref import JobRef
+from mintlify_async.model.operations import GET_JOB
 from mintlify_async.model.response_info import ResponseInfo
 from mintlify_async.protocol.calls import Call
+from mintlify_async.protocol.responses import WholeResponse, read_job
 from mintlify_async.runtime import dates
+from mintlify_async.settings.api_keys import Key
+from mintlify_async.settings.assumptions import Assumptions
 from mintlify_async.settings.options import Options
-from mintlify_async.settings.policies import PollPolicy
+from mintlify_async.settings.policies import PollPolicy, RetryPolicy
 
 Seen = str | Job | BaseException
 Script = Callable[[float], Seen]
@@ -68,21 +72,28 @@ def in_turn(*seen: Seen) -> Script:
     return lambda now: left.pop(0) if len(left) > 1 else left[0]
 
 
-class FakeAgent(AgentAPI):
-    """The agent API for handles. ``scripts`` has the results of each job's polls.
+class FakeAgent:
+    """A session's core whose connections are played. ``scripts`` has the results of each job's polls.
 
     Its times count from 0 at the first use. ``date`` gives the ``Date`` of a poll's response, or None.
     """
 
-    __setattr__ = object.__setattr__  # the base is frozen
-
     def __init__(self, script: Script | None = None, *, poll: PollPolicy | None = None) -> None:
-        http: Any = SimpleNamespace(
-            job=self._answer, observe=lambda *operation, **facts: None, keys={"admin": None}
+        self.poll = poll or PollPolicy()
+        self.resources = LoopResources(cast(Any, self))  # it is also the transport
+        self.parts: dict[type, Any] = {}
+        shared: Any = SimpleNamespace(
+            transport=SimpleNamespace(base_url="https://fake.test"),
+            budget=RetryBudget(10.0),
+            poll=self.poll,
+            loops=SimpleNamespace(get=lambda: self.resources),
+            part=lambda kind: self.parts.setdefault(kind, kind()),
         )
-        super().__init__(
-            http=http, loops=None, poll=poll or PollPolicy(), defaults=Options(project_id="docs")
+        key = Key("admin", "mint_for_tests", Assumptions())
+        options = Options(
+            admin_key=key, assistant_key=key, project_id="docs", poll=self.poll, retry=RetryPolicy(attempts=1)
         )
+        self.core = Core(options, shared)
         self.scripts: dict[str, Script] = {"job_1": script or in_turn("completed")}
         self.looks: list[float] = []
         self.asked: list[tuple[str, str, bool]] = []
@@ -94,7 +105,6 @@ class FakeAgent(AgentAPI):
         self.most_under_way = 0
         self.date: Callable[[], float | None] = lambda: None
         self._began: float | None = None
-        self._scheduler = PollScheduler(self.poll)
 
     def now(self) -> float:
         """Return the loop's time since the first call."""
@@ -103,22 +113,21 @@ class FakeAgent(AgentAPI):
             self._began = time
         return round(time - self._began, 6)
 
-    async def _answer(
-        self, call: Call, *, single: bool = False, sending: Sending | None = None, **_: Any
-    ) -> Job:
-        job_id, limit = call.job_id or "", call.timeouts.request
-        if sending is not None:
+    async def send(self, call: Call, key: str, limit: Any, sending: Sending, **_: Any) -> WholeResponse:
+        """Play the transport."""
+        job_id = call.job_id or ""
+        if call.operation is not GET_JOB:
             return await self._take(call, job_id, sending)
         now = self.now()
         self.looks.append(now)
-        self.asked.append((call.project_id or "", job_id, not single))
+        self.asked.append((call.project_id or "", job_id, call.seconds > self.poll.timeout))
         assert not (self.exclusive and job_id in self.under_way), "one job was asked for twice at once"
         self.under_way[job_id] = 1
         self.most_under_way = max(self.most_under_way, len(self.under_way))
         try:
             seen = self.scripts[job_id](now)
             if self.latency:
-                async with asyncio.timeout(limit if limit < self.poll.timeout else None):
+                async with asyncio.timeout(call.seconds if call.seconds < self.poll.timeout else None):
                     await asyncio.sleep(self.latency)
             return self._give(seen, job_id)
         except TimeoutError:
@@ -126,7 +135,10 @@ class FakeAgent(AgentAPI):
         finally:
             self.under_way.pop(job_id, None)
 
-    async def _take(self, call: Call, job_id: str, sending: Sending) -> Job:
+    async def unless_closed(self, step: Awaitable[Any]) -> Any:
+        return await step
+
+    async def _take(self, call: Call, job_id: str, sending: Sending) -> WholeResponse:
         self.sent.append((job_id, call.prompt))
         sending.sent_at = dates.now()
         await asyncio.sleep(0)
@@ -135,7 +147,7 @@ class FakeAgent(AgentAPI):
             sending.sent_at = None
         return self._give(seen, job_id)
 
-    def _give(self, seen: Seen, job_id: str) -> Job:
+    def _give(self, seen: Seen, job_id: str) -> WholeResponse:
         date = self.date()
         headers = {} if date is None else {"date": formatdate(date, usegmt=True)}
         if isinstance(seen, APIStatusError):
@@ -143,23 +155,25 @@ class FakeAgent(AgentAPI):
         if isinstance(seen, BaseException):
             raise seen
         job = record(seen, job_id) if isinstance(seen, str) else seen
-        return evolve(job, raw=ResponseInfo(status=200, headers=headers)) if headers else job
+        headers |= {} if job.raw is None else job.raw.headers
+        return WholeResponse(200, headers, json.dumps(job.to_wire()).encode())
 
     def scheduler(self) -> PollScheduler:
-        return self._scheduler
+        return scheduler_of(self.core)
 
     async def close(self) -> None:
-        await self._scheduler.close()
+        await self.scheduler().close()
 
     def job(self, named: JobRef | str = "job_1") -> JobHandle:
-        return handle_for(self, named)
+        return handle_for(self.core, named)
 
     def created(self) -> JobHandle:
-        return created_handle(self, "docs", self._give("active", "job_1"))
+        job = read_job(Assumptions(), self._give("active", "job_1"))
+        return JobHandle(self.core, created(self.core, "docs", job))
 
     def elsewhere(self, named: JobRef | str = "job_1") -> JobHandle:
         """Return a handle in another process, which has only the text of *named*."""
-        self.states = JobStates()
+        self.parts.clear()
         return self.job(named)
 
     def jobs(self, names: Iterable[str], script: Callable[[], Script]) -> list[JobHandle]:

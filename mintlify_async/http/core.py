@@ -1,0 +1,132 @@
+"""Core: what every request of a session needs. It is the first argument of the functions that send."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, cast
+
+from attrs import frozen
+
+from ..protocol.calls import Call
+from ..runtime.caller import Place
+from ..runtime.per_event_loop import LoopLocal
+from ..runtime.recordings import Recordings
+from ..runtime.tasks import finish_shielded
+from ..settings.options import Fact, Observation, Options
+from .observer import begin_observation
+from .retry import RetryBudget
+from .transport import Transport, TransportSettings
+
+
+class Part(Protocol):
+    """What a wing keeps next to the connections of an event loop."""
+
+    async def close(self) -> None:
+        """End it, on its own loop."""
+        ...
+
+
+T = TypeVar("T")
+P = TypeVar("P", bound=Part)
+
+
+class LoopResources:
+    """What a session has on one event loop, closed in the right order.
+
+    Args:
+        transport: The connections.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.recordings = Recordings()
+        self._parts: dict[type, Part] = {}
+
+    def part(self, kind: type[P], make: Callable[[], P]) -> P:
+        """Return this loop's *kind*, made on first use. It is closed before the connections."""
+        if kind not in self._parts:
+            self._parts[kind] = make()
+        return cast("P", self._parts[kind])
+
+    async def close(self) -> None:
+        """End every wait, stream and request, and finish all pending records, even if cancelled."""
+        await finish_shielded(self._close())
+
+    async def _close(self) -> None:
+        for part in self._parts.values():
+            await part.close()
+        await self.transport.close()
+        await self.recordings.close()
+
+    def abandon(self) -> None:
+        """Close the sockets without waiting."""
+        self.transport.abandon()
+
+
+class Shared:
+    """What a session shares with those that its ``with_options`` makes.
+
+    Sessions, handles and open replies keep it alive. It is collected with the last of them, and warns if the
+    session was never closed. It contains no keys, because a reply must not keep them.
+
+    Args:
+        options: Those of the first session. Its poll policy says how often all jobs are polled.
+        transport: How connections are made.
+        made_at: Where the first session was made.
+    """
+
+    def __init__(self, options: Options, transport: TransportSettings, made_at: Place) -> None:
+        self.transport = transport
+        self.budget = RetryBudget(options.retry.budget)
+        self.poll = options.poll
+        self.loops = LoopLocal(lambda: LoopResources(Transport(transport)))
+        self._made_at = made_at
+        self._parts: dict[type, Any] = {}
+
+    def part(self, kind: type[T]) -> T:
+        """Return this session's *kind*, made on first use. Any thread may ask."""
+        if kind not in self._parts:
+            self._parts.setdefault(kind, kind())
+        return cast("T", self._parts[kind])
+
+    def __del__(self) -> None:
+        """Free the connections, and warn, if the session was not closed."""
+        if self.loops.abandon():
+            warnings.warn(
+                f"a MintlifySession made at {':'.join(map(str, self._made_at))} was never closed; "
+                "use `async with` or `await session.close()`",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+
+@frozen(eq=False, repr=False)
+class Core:
+    """A session's settings, and what it shares with others.
+
+    Args:
+        options: The settings.
+        shared: The connections, and what other wings keep next to them.
+        observation: The operation that every request is a part of, or None.
+    """
+
+    options: Options
+    shared: Shared
+    observation: Observation | None = None
+
+    def observe(self, operation: str, **facts: Fact | None) -> Observation | None:
+        """Begin to follow an operation. Return None if the session has no observer, or the observer fails."""
+        if self.options.observer is None:
+            return None
+        return begin_observation(
+            self.options.observer, operation, **facts, base_url=self.shared.transport.base_url
+        )
+
+    def observe_question(self, call: Call) -> Observation | None:
+        """Begin to follow a question."""
+        thread = None if call.thread is None else call.thread.id
+        if self.options.observer is None:  # the text is not joined for nobody
+            return None
+        return self.observe("ask", domain=call.domain, conversation_id=thread, input=call.text)

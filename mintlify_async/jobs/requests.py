@@ -1,0 +1,153 @@
+"""The requests for agent jobs: create a job, send a follow-up, poll. Each takes the core of a session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+
+from ..checks import check_dedupe_key
+from ..errors import ConfigurationError, UnexpectedResponseError, printable
+from ..http.core import Core
+from ..http.dispatch import send_job
+from ..http.observer import following, note, note_job
+from ..http.retry import http_date
+from ..http.sending import Sending
+from ..model.job_record import Job
+from ..model.job_ref import JobRef, Stamp
+from ..model.response_info import ResponseInfo
+from ..protocol.calls import Call, get_job_call
+from ..runtime import dates
+from ..runtime.per_event_loop import running_loop
+from ..settings.options import Observation
+from .claims import LEASE_MARGIN, LONGEST_LEASE, Claim, request_parts
+from .send_once import OnceSender
+from .stale_guard import JobState, JobStates, Look, Moment, response_headers
+
+
+def moment(headers: Mapping[str, str]) -> Moment:
+    """Return this moment on the running loop. *headers* are the headers of the service's response."""
+    loop = running_loop()  # None when Python closes the coroutine
+    return Moment(
+        Stamp(dates.now(), http_date(headers.get("date"))), loop, 0.0 if loop is None else loop.time()
+    )
+
+
+def states_of(core: Core) -> JobStates:
+    """Return the states of the session's jobs."""
+    return core.shared.part(JobStates)
+
+
+def observed(
+    core: Core, operation: str, project_id: str, job_id: str | None, *, active: bool = True
+) -> AbstractContextManager[Observation | None]:
+    """Follow an operation for the length of a block; or the operation that contains it, if there is one.
+
+    Args:
+        core: The session's.
+        operation: The operation's name.
+        project_id: Its project.
+        job_id: Its job, or None.
+        active: Whether the block is one request.
+    """
+    if core.observation is not None:
+        return following(core.observation, active=active, ends=False)
+    observation = core.observe(operation, project_id=project_id, conversation_id=job_id)
+    return nullcontext() if observation is None else following(observation, active=active, ends=True)
+
+
+async def create(core: Core, call: Call, dedupe_key: str | None) -> JobState:
+    """Create a job with one POST; with *dedupe_key*, only when it has none yet. Return its state."""
+    if dedupe_key is None:
+        job = await post(core, call)
+    else:
+        sender = once(core, dedupe_key, call)
+        result = await sender.send(lambda sending: post(core, call, sending=sending), lambda job: job.id)
+        job = Job(id=result, status="") if isinstance(result, str) else result  # another caller's has its id
+    return created(core, call.project_id or "", job)
+
+
+def created(core: Core, project_id: str, job: Job) -> JobState:
+    """Return the state of a new job. An empty status means that only its id is known."""
+    now = moment(response_headers(job, None))
+    ref = JobRef(project_id, job.id, created=now.stamp)
+    state = states_of(core).of(ref, core.options.poll.settle_seconds)
+    state.created = now
+    if job.raw is not None or job.status:
+        state.job, state.raw = job if job.status else None, job.raw
+    return state
+
+
+def once(core: Core, dedupe_key: str, call: Call) -> OnceSender:
+    """Return what sends *call* at most once, on the running loop.
+
+    Raises:
+        ConfigurationError: The session has no ledger, or *dedupe_key* cannot be a key.
+    """
+    ledger = core.options.ledger
+    if ledger is None:
+        raise ConfigurationError(
+            "dedupe_key needs a ledger to be recorded in: give the session ledger=SQLiteStore(path)",
+            field="dedupe_key",
+        )
+    claim = Claim(
+        key=check_dedupe_key(dedupe_key),
+        operation=call.operation.name,
+        parts=request_parts(core.shared.transport.base_url, call),
+        token="",
+        lease=min(call.seconds + LEASE_MARGIN, LONGEST_LEASE),
+    )
+    resources = core.shared.loops.get()
+    return OnceSender(claim, ledger, resources.recordings, resources.transport.unless_closed)
+
+
+async def post(core: Core, call: Call, *, sending: Sending | None = None) -> Job:
+    """Send *call*, a POST, at most once, and return the job in its answer, which may have no status."""
+    with observed(core, call.operation.name, call.project_id or "", call.job_id) as observation:
+        note(observation, input=call.prompt)
+        job = await send_job(core, call, sending=sending, observation=observation)
+        note(observation, conversation_id=job.id)
+        note_job(observation, job)
+        return job
+
+
+def poll_call(core: Core, state: JobState, seconds: float | None) -> Call:
+    """Return the call that polls a job, with *seconds* at most. None leaves the time of other calls."""
+    return get_job_call(core.options, *state.key, timeout=seconds)
+
+
+async def look_at(core: Core, state: JobState, call: Call, *, retry: bool = False) -> Look:
+    """Poll a job, and note a successful poll in *state*.
+
+    Args:
+        core: The session's.
+        state: The job.
+        call: The call of :func:`poll_call`.
+        retry: Whether to retry. If not, there is one attempt.
+    """
+    loop = asyncio.get_running_loop()
+    began, date = loop.time(), dates.now()
+    job: Job | None = None
+    error: Exception | None = None
+    try:
+        job = await send_job(core, call, single=not retry)
+        if job.id != call.job_id:
+            raise _other_job(call.job_id or "", job)
+    except Exception as failure:  # each wait decides whether to tolerate it
+        error = failure
+    served = http_date(response_headers(job, error).get("date"))
+    look = Look(Moment(Stamp(date, served), loop, began), loop.time(), job if error is None else None, error)
+    if error is None:
+        state.see(look)
+    return look
+
+
+def _other_job(job_id: str, job: Job) -> UnexpectedResponseError:
+    raw = job.raw or ResponseInfo(status=200, headers={})
+    return UnexpectedResponseError(
+        f"get_job: asked for job {printable(job_id)}, but the response is job {printable(job.id)}",
+        excerpt=printable(repr(job)),
+        status=raw.status,
+        headers=raw.headers,
+        request_id=raw.request_id,
+    )

@@ -1,0 +1,61 @@
+"""The four operations of the interface, and everything in which they differ."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from attrs import frozen
+
+OperationName = Literal["create_job", "send_message", "get_job", "ask"]
+KeyKind = Literal["admin", "assistant"]
+
+
+@frozen(kw_only=True, eq=False)
+class Operation:
+    """One operation of the service.
+
+    Args:
+        name: Its name, in logs, errors and traces.
+        method: The HTTP method.
+        key: Which key it needs.
+        accept: The ``Accept`` header.
+        limit: Which field of ``Timeouts`` limits all of it.
+        streams: Whether the answer is a stream of events. Otherwise it is a job.
+        costs: What a second sending would start and charge: ``"the job"``, say. Nothing if it is empty.
+        counted: Whether a quota counts it.
+        resend: Whether it is sent again although it may have been accepted: always, never, or if the user
+            has chosen to.
+    """
+
+    name: OperationName
+    method: Literal["GET", "POST"] = "POST"
+    key: KeyKind = "admin"
+    accept: str = "application/json"
+    limit: Literal["request", "total"] = "request"
+    streams: bool = False
+    costs: str = ""
+    counted: bool = True
+    resend: Literal["always", "by choice", "never"] = "never"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+# Strategy: each difference between the requests is a field, and the code that sends them reads that field. It
+# never asks for an operation's name. A fifth operation is one more entry here, and a path in ``Assumptions``.
+
+CREATE_JOB: Final = Operation(name="create_job", costs="the job")  # interface 4.1
+
+SEND_MESSAGE: Final = Operation(name="send_message", costs="the follow-up")  # interface 4.2
+
+ASK: Final = Operation(  # interface 4.3
+    name="ask",
+    key="assistant",
+    accept="text/event-stream, */*",
+    limit="total",
+    streams=True,
+    resend="by choice",
+)
+
+# Interface 4.4: the set has a gap, because no operation reads a job. That this one does is an assumption.
+GET_JOB: Final = Operation(name="get_job", method="GET", counted=False, resend="always")
