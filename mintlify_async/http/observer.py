@@ -84,15 +84,13 @@ def following(observation: Observation, *, active: bool, ends: bool) -> Generato
         observation.end()
 
 
-def note(observation: Observation | None, **facts: Fact | None) -> None:
-    """Note the facts that are known, if an observer follows the operation."""
-    if observation is None:
-        return
+def note(observation: Observation, **facts: Fact | None) -> None:
+    """Note the facts that are known."""
     for name, fact in facts.items():
         if fact:
             observation.set(name, fact)
 
 
-def note_job(observation: Observation | None, job: Job) -> None:
-    """Note the status of a job, if an observer follows the operation."""
+def note_job(observation: Observation, job: Job) -> None:
+    """Note the status of a job."""
     note(observation, status=job.status, model=job.model, pr_link=job.pr_link)

@@ -24,7 +24,7 @@ from ..checks import check_bool, check_type
 from ..errors import APIConnectionError, MintlifyError, StateError, UnexpectedResponseError
 from ..model.response_info import Headers
 from ..protocol.calls import Call
-from ..protocol.responses import WholeResponse, is_success
+from ..protocol.responses import WholeResponse
 from ..runtime import dates
 from ..runtime.limits import PASSES, TimeLimit
 from ..runtime.per_event_loop import session_closed
@@ -228,9 +228,10 @@ class Transport:
         """
         started = asyncio.get_running_loop().time()
         response = await self._send(call, key, limit, sending, fresh=fresh)
-        if call.operation.streams and is_success(response.status):
+        success = 200 <= response.status < 300  # 101 is none
+        if success and call.operation.streams:
             return LiveResponse(response, self._streams, call, started, total_at, key)
-        return await self._whole(call, response, limit)
+        return await self._whole(call, response, limit, success=success)
 
     async def _send(
         self, call: Call, key: Secret, limit: AttemptLimit, sending: Sending, *, fresh: bool
@@ -327,10 +328,10 @@ class Transport:
         )
 
     async def _whole(
-        self, call: Call, response: aiohttp.ClientResponse, limit: AttemptLimit
+        self, call: Call, response: aiohttp.ClientResponse, limit: AttemptLimit, *, success: bool
     ) -> WholeResponse:
         """Return the complete response. For a refusal, two seconds are spent on its text."""
-        success, at, most = is_success(response.status), limit.at, ANSWER_MAX_BYTES
+        at, most = limit.at, ANSWER_MAX_BYTES
         if not success:
             at, most = min(at, asyncio.get_running_loop().time() + ERROR_SECONDS), ERROR_MAX_BYTES
         body = bytearray()

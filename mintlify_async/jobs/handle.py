@@ -135,7 +135,8 @@ class JobHandle:
                 pass
             if job.status == "failed" and check:
                 raise JobFailedError(job)
-            note_job(observation, job)
+            if observation is not None:
+                note_job(observation, job)
             return job
 
     async def refresh(self) -> Job:
@@ -157,7 +158,8 @@ class JobHandle:
             if isinstance(look.error, NotFoundError) and age is not None:
                 look.error.args = (f"{look.error}; the job was created {age:.0f} s ago",)
             job = _record_of(look)
-            note_job(observation, job)
+            if observation is not None:
+                note_job(observation, job)
             return job
 
     def watch(self, timeout: float | None = DEFAULT_TIMEOUT) -> JobWatch:

@@ -104,10 +104,12 @@ def once(core: Core, dedupe_key: str, call: Call) -> OnceSender:
 async def post(core: Core, call: Call, *, sending: Sending | None = None) -> Job:
     """Send *call*, a POST, at most once, and return the job in its answer, which may have no status."""
     with observed(core, call.operation.name, call.project_id or "", call.job_id) as observation:
-        note(observation, input=call.prompt)
+        if observation is not None:
+            note(observation, input=call.prompt)
         job = await send_job(core, call, sending=sending, observation=observation)
-        note(observation, conversation_id=job.id)
-        note_job(observation, job)
+        if observation is not None:
+            note(observation, conversation_id=job.id)
+            note_job(observation, job)
         return job
 
 

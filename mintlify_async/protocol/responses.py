@@ -18,11 +18,6 @@ from ..settings.assumptions import Assumptions
 from .calls import Call
 
 
-def is_success(status: int) -> bool:
-    """Return whether *status* says that the service accepted the request. 101 does not."""
-    return 200 <= status < 300
-
-
 @define(eq=False, repr=False, match_args=False)
 class WholeResponse:
     """A complete response, with its status, its headers in lower case and its body."""
@@ -33,8 +28,8 @@ class WholeResponse:
 
     @property
     def is_success(self) -> bool:
-        """Whether the service accepted the request."""
-        return is_success(self.status)
+        """Whether the service accepted the request. 101 does not say so."""
+        return 200 <= self.status < 300
 
     @property
     def text(self) -> str:
