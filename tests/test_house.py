@@ -30,7 +30,7 @@ FLOORS = [
     {"protocol"},
     {"http"},
     {"jobs", "assistant"},
-    {"conversation", "shared"},
+    {"conversation"},
     {"session"},
     {"contrib", "testing"},
     {"cli"},

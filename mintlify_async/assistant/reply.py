@@ -353,7 +353,7 @@ class Reply(Extras, AsyncOnly):
             with limit:
                 if self._turn is not None:
                     await self._enter_turn(self._turn)
-                if not self.closed:
+                if self._state == "opening":  # no other task has closed it
                     await self._open()
         except TimeoutError as error:
             if isinstance(error, MintlifyError) or not limit.ended:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from ..errors import StateError
 from ..runtime.per_event_loop import running_loop
-from ..runtime.slow_steps import LoggedIfSlow
+from ..runtime.slow_steps import logged_if_slow
 
 Key = tuple[int, str, str]  # the id() of the store, the owner, the conversation's id
 
@@ -71,7 +71,7 @@ class TurnLock:
                 "this task has started a turn of this conversation and would wait for itself; "
                 "read that reply to its end or close it first"
             )
-        with LoggedIfSlow("a question waits for another turn of its conversation to end"):
+        with logged_if_slow("a question waits for another turn of its conversation to end"):
             await self._lock.acquire()
         self._loop, self._task = task.get_loop(), weakref.ref(task)
         self._turn = None if turn is None else weakref.ref(turn)

@@ -28,7 +28,7 @@ from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse, lower_headers, read_job, request_id, status_error
 from ..runtime import dates
 from ..runtime.per_event_loop import session_closed
-from ..runtime.slow_steps import SECONDS, LoggedIfSlow
+from ..runtime.slow_steps import SECONDS, logged_if_slow
 from ..runtime.tasks import cancel_requests
 from ..settings.api_keys import Secret
 from ..settings.options import Observation
@@ -172,7 +172,7 @@ class _Attempts:
         self.answered = False
         began = asyncio.get_running_loop().time()
         try:
-            with LoggedIfSlow(_NO_ANSWER, self.call.operation, SECONDS, self.number):
+            with logged_if_slow(_NO_ANSWER, self.call.operation, SECONDS, self.number):
                 return await self._exchange(key, began)
         except BaseException as error:
             if slot is not None and self.sending.sent_at is None:
@@ -226,7 +226,7 @@ class _Attempts:
     async def _key_and_slot(self, pause: float) -> tuple[Secret, Lease | None]:
         if pause:
             await asyncio.sleep(pause)
-        with LoggedIfSlow(_NOT_READY, self.call.operation):
+        with logged_if_slow(_NOT_READY, self.call.operation):
             key = await self._key()
             return key, await self._slot(key)
 

@@ -48,10 +48,10 @@ def retry_after_seconds(headers: Mapping[str, str], wall: float, *, resets: bool
         resets: Whether the end of a limit's window counts. Many services send it with every
             response, but only after a 429 does it ask callers to wait.
     """
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
+    stated = headers.get("retry-after-ms")
+    if stated is not None and (milliseconds := _number(stated)) is not None:
         return milliseconds / 1000
-    stated = headers.get("retry-after")
+    stated = headers.get("retry-after")  # seconds or a date: RFC 9110, 10.2.3
     if stated is not None:
         seconds = _number(stated)
         return seconds if seconds is not None else _until(stated, headers, wall)
@@ -71,7 +71,7 @@ def _number(text: str | None) -> float | None:
 
 @lru_cache(maxsize=8)  # the answers of one second share a date
 def http_date(text: str | None) -> float | None:
-    """Return a date of HTTP in seconds since 1970, or None when it is not readable."""
+    """Return a date of HTTP (RFC 9110, 5.6.7) in seconds since 1970, or None when it is not readable."""
     try:
         date = parsedate_to_datetime(text) if text else None
         moment = math.nan if date is None else date.replace(tzinfo=date.tzinfo or UTC).timestamp()

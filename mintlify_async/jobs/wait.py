@@ -1,7 +1,17 @@
 """One wait for one job. It decides when to look next, which errors to tolerate, and how to end.
 
 A wait is a loop in the caller's own task. It takes no step without the caller, so that cancelling it and a
-timeout around it need no code.
+timeout around it need no code. In its plainest form it would be::
+
+    while True:
+        job = await get_job()
+        if job.done:
+            return job
+        await asyncio.sleep(2.0)
+
+That is not enough. The first ``done`` may be the result of the follow-up before, so ``stale_guard`` has to
+accept it. A failed poll must not lose the job, so an outage is tolerated for five minutes. Many waits may need
+the same job, so ``poll_scheduler`` shares the polls and limits how many there are per second.
 """
 
 from __future__ import annotations

@@ -184,17 +184,21 @@ def _post(
     **fields: Any,
 ) -> Call:
     """Return the call with its *body*, and with the *options* that all POSTs have."""
-    further_fields = {**defaults.extra_body, **check_extra_body(options.get("extra_body"))}
-    text = _ENCODER.encode({**body, **further_fields})
+    headers, further_fields, timeout = defaults.headers, defaults.extra_body, options.get("timeout")
+    if (own_fields := options.get("extra_body")) is not None:
+        further_fields = {**further_fields, **check_extra_body(own_fields)}
+    if (own_headers := options.get("headers")) is not None:
+        headers = {**headers, **check_headers(own_headers)}
+    if timeout is not None:
+        check_seconds(timeout, "timeout", none="means no limit of its own")
+    text = _ENCODER.encode({**body, **further_fields})  # this is also the check that it is JSON
     if "\\ud" in text:  # half of a surrogate pair, or an emoji, which JSON writes as both halves
         check_json(body.get("messages"), "messages", sent=True)
-    timeout = options.get("timeout")
-    check_seconds(timeout, "timeout", none="means no limit of its own")
     return _call(
         defaults,
         operation,
         timeout=timeout,
-        headers={**defaults.headers, **check_headers(options.get("headers"))},
+        headers=headers,
         body=text.encode("ascii"),
         extra_body=further_fields,
         **fields,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Final
 
 SECONDS: Final = 5.0
@@ -12,19 +14,17 @@ SECONDS: Final = 5.0
 log = logging.getLogger("mintlify_async")
 
 
-class LoggedIfSlow:
-    """A block that logs *message* at INFO if it takes longer than five seconds."""
+def logged_if_slow(message: str, *args: object) -> AbstractContextManager[object]:
+    """Return a block that logs *message* at INFO if it takes longer than five seconds."""
+    return _Alarm(message, args) if log.isEnabledFor(logging.INFO) else nullcontext()
 
-    def __init__(self, message: str, *args: object) -> None:
-        self._message = message
-        self._args = args
-        self._alarm: asyncio.TimerHandle | None = None
+
+class _Alarm:
+    def __init__(self, message: str, args: tuple[object, ...]) -> None:
+        self._line = message, *args
 
     def __enter__(self) -> None:
-        if log.isEnabledFor(logging.INFO):
-            loop = asyncio.get_running_loop()
-            self._alarm = loop.call_later(SECONDS, log.info, self._message, *self._args)
+        self._handle = asyncio.get_running_loop().call_later(SECONDS, partial(log.info, *self._line))
 
     def __exit__(self, *_: object) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._handle.cancel()

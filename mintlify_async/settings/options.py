@@ -88,7 +88,13 @@ def _no_key(kind: KeyKind) -> Any:
 
 
 _POLL_KEY: Any = Factory(
-    lambda options: (options.admin_key, frozenset(options.headers.items()), options.timeouts), takes_self=True
+    lambda options: (
+        options.admin_key,
+        frozenset(options.headers.items()),
+        options.timeouts.connect,
+        options.timeouts.request,
+    ),
+    takes_self=True,
 )
 
 

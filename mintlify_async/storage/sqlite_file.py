@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from ..errors import StateError, printable
-from ..runtime.slow_steps import LoggedIfSlow
+from ..runtime.slow_steps import logged_if_slow
 from .format_version import unknown_version
 from .sql_store import TABLES
 
@@ -94,7 +94,7 @@ class SQLiteFile:
         with self._lock:
             self._line.append(step)
         try:
-            with LoggedIfSlow("%s: the disk is slow, or another process keeps the file locked", self.path):
+            with logged_if_slow("%s: the disk is slow, or another process keeps the file locked", self.path):
                 await asyncio.get_running_loop().run_in_executor(self._thread, self._serve, step)
         finally:
             step.over = True
