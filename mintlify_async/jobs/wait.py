@@ -10,8 +10,8 @@ timeout around it need no code. In its plainest form it would be::
         await asyncio.sleep(2.0)
 
 That is not enough. The first ``done`` may be the result of the follow-up before, so ``stale_guard`` has to
-accept it. A failed poll must not lose the job, so an outage is tolerated for five minutes. Many waits may need
-the same job, so ``poll_scheduler`` shares the polls and limits how many there are per second.
+accept it. A failed poll must not lose the job, so an outage is tolerated for five minutes. Many waits may
+need the same job, so ``poll_scheduler`` shares the polls and limits how many there are per second.
 """
 
 from __future__ import annotations
