@@ -19,7 +19,7 @@ from .retry import RetryBudget
 from .transport import Transport, TransportSettings
 
 
-class Part(Protocol):
+class LoopPart(Protocol):
     """What a wing keeps next to the connections of an event loop."""
 
     async def close(self) -> None:
@@ -28,7 +28,7 @@ class Part(Protocol):
 
 
 T = TypeVar("T")
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=LoopPart)
 
 
 class LoopResources:
@@ -41,7 +41,7 @@ class LoopResources:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self.recordings = Recordings()
-        self._parts: dict[type, Part] = {}
+        self._parts: dict[type, LoopPart] = {}
 
     def part(self, kind: type[P], make: Callable[[], P]) -> P:
         """Return this loop's *kind*, made on first use. It is closed before the connections."""

@@ -26,7 +26,7 @@ from ..checks import (
 )
 from ..errors import printable
 from ..messages import Message, Question, coerce_messages
-from ..model.operations import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE, Operation
+from ..model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE, Operation
 from ..model.question import ContextItem, SearchFilter, context_fields, filter_fields
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY, MISSING, Missing

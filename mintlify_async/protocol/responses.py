@@ -12,7 +12,7 @@ from attrs import define, field
 from ..errors import APIStatusError, NotFoundError, UnexpectedResponseError, printable, status_error_class
 from ..model.job_record import Job
 from ..model.json_text import EXCERPT_CHARACTERS, DecodeProblem, as_object, decode_json, mask_text
-from ..model.operations import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE
+from ..model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE
 from ..model.response_info import Headers, ResponseInfo
 from ..settings.assumptions import Assumptions
 from .calls import Call

@@ -13,7 +13,7 @@ from typing import NoReturn, TypeVar
 
 from ..checks import copying_slip
 from ..errors import ConfigurationError
-from ..model.operations import KeyKind
+from ..model.operation import KeyKind
 from .assumptions import Assumptions
 
 T = TypeVar("T")

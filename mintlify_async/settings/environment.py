@@ -17,7 +17,7 @@ import yarl
 
 from ..checks import check_base_url, check_identifier, check_site
 from ..errors import ConfigurationError
-from ..model.operations import KeyKind
+from ..model.operation import KeyKind
 from .api_keys import KEY_VARIABLES, Key, KeySource, Secret, hidden, kind_in_words
 from .assumptions import Assumptions
 

@@ -26,7 +26,7 @@ from ..checks import (
     check_type,
 )
 from ..errors import ConfigurationError, printable
-from ..model.operations import KeyKind
+from ..model.operation import KeyKind
 from .api_keys import Key
 from .assumptions import Assumptions
 from .habits import ARGUMENTS

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from attrs import field, frozen
 
 from ..checks import LARGEST, check_field, check_number, check_seconds
-from ..model.operations import Operation
+from ..model.operation import Operation
 
 Outcome = Literal["not_sent", "refused", "answered", "unknown"]
 """How an attempt failed.

@@ -8,7 +8,7 @@ import pytest
 
 from mintlify_async import ConfigurationError, RetryPolicy, Timeouts
 from mintlify_async.http.retry import RetryBudget, retry_after_seconds
-from mintlify_async.model.operations import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE
+from mintlify_async.model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE
 
 WALL = 1_795_000_000.0
 POSTS = [CREATE_JOB, SEND_MESSAGE]

@@ -24,7 +24,7 @@ from mintlify_async.jobs.poll_scheduler import PollScheduler, scheduler_of
 from mintlify_async.jobs.requests import created
 from mintlify_async.model.job_record import Job
 from mintlify_async.model.job_ref import JobRef
-from mintlify_async.model.operations import GET_JOB
+from mintlify_async.model.operation import GET_JOB
 from mintlify_async.model.response_info import ResponseInfo
 from mintlify_async.protocol.calls import Call
 from mintlify_async.protocol.responses import WholeResponse, read_job
