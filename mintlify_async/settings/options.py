@@ -113,8 +113,8 @@ class Options:
     retrieval_page_size: float | None = field(
         default=DEFAULT_RETRIEVAL_PAGE_SIZE, validator=check_field(check_page_size)
     )
-    headers: Mapping[str, str] = field(factory=dict, converter=check_headers)
-    extra_body: Mapping[str, Any] = field(factory=dict, converter=check_extra_body)
+    headers: Mapping[str, str] = field(factory=dict[str, str], converter=check_headers)
+    extra_body: Mapping[str, Any] = field(factory=dict[str, Any], converter=check_extra_body)
     timeouts: Timeouts = field(factory=Timeouts, validator=check_field(check_type, Timeouts))  # not aiohttp's
     admin_key: Key = field(default=_no_key("admin"))
     assistant_key: Key = field(default=_no_key("assistant"))

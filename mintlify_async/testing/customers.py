@@ -26,12 +26,7 @@ def _key(prefix: str, kind: str) -> Any:
         name = "" if customer.project_id == "acme" else f"{customer.project_id}_"
         return f"{prefix}{name}{kind}_0123456789abcdef"
 
-    return field(
-        default=Factory(default, takes_self=True),
-        kw_only=True,
-        repr=False,
-        validator=_text,
-    )
+    return field(default=Factory(default, takes_self=True), kw_only=True, repr=False, validator=_text)
 
 
 def _default_domain(customer: Customer) -> str:
