@@ -13,7 +13,6 @@ from ..errors import StreamDecodeError, printable
 from ..events import EVENT_TYPES, Data, ReasoningDelta, StreamEvent, TextDelta, UnknownEvent
 from ..model.json_text import (
     EXCERPT_CHARACTERS,
-    DecodeProblem,
     decode_json,
     mask_keys,
     mask_text,
@@ -71,12 +70,7 @@ def parse_event(data: str) -> StreamEvent:
 
 def parse_json(data: str) -> Any:
     """Return the JSON value of *data*. Raises StreamDecodeError if there is none."""
-    try:
-        return decode_json(data)
-    except DecodeProblem as error:
-        problem = str(error)
-    # Raised outside of the block, so that the error's context holds no data that is not masked.
-    raise undecodable(f"the event {problem}", data)
+    return decode_json(data, lambda problem: undecodable(f"the event {problem}", data))
 
 
 def build_event(content: Any, data: str) -> StreamEvent:
@@ -89,15 +83,14 @@ def build_event(content: Any, data: str) -> StreamEvent:
     kind = wire.get("type")
     if not isinstance(kind, str):
         raise undecodable("the event is not an object with a type", data)
+
+    def error(problem: str) -> StreamDecodeError:
+        return undecodable(kind + problem, data)
+
     cls: Any = EVENT_TYPES.get(kind)
-    try:
-        if cls is not None:
-            event: StreamEvent = read_value(cls, wire)
-            return event
-        if kind.startswith("data-"):
-            return read_value(Data, wire, name=kind.removeprefix("data-"))
-    except DecodeProblem as error:
-        problem = str(error)
-    else:
-        return UnknownEvent(type=kind, extra=mask_keys({k: v for k, v in wire.items() if k != "type"}))
-    raise undecodable(kind + problem, data)
+    if cls is not None:
+        event: StreamEvent = read_value(cls, wire, error)
+        return event
+    if kind.startswith("data-"):
+        return read_value(Data, wire, error, name=kind.removeprefix("data-"))
+    return UnknownEvent(type=kind, extra=mask_keys({k: v for k, v in wire.items() if k != "type"}))

@@ -10,13 +10,14 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import attrs
 from attrs import frozen
 
 from ..errors import UnexpectedResponseError, printable
-from .json_text import EXCERPT_CHARACTERS, DecodeProblem, drop_keys, json_safe, mask_keys
+from .json_text import EXCERPT_CHARACTERS, drop_keys, json_safe, mask_keys
 from .response_info import ResponseInfo
 from .wire_value import EMPTY, UNCOMPARED, Lenient, WireValue, read_value
 
@@ -108,15 +109,11 @@ class Job(WireValue):
         Raises:
             UnexpectedResponseError: It is not an object, or ``id`` or ``status`` is not a string.
         """
-        try:
-            job = read_value(cls, wire, raw=raw, wire=mask_keys(wire))
-        except DecodeProblem as error:
-            problem = str(error)
-        else:
-            if job.id and job.status:
-                return job
-            problem = ".status is empty" if job.id else ".id is empty"
-        raise _not_a_job(problem, wire, raw)
+        error = partial(_not_a_job, wire=wire, raw=raw)
+        job = read_value(cls, wire, error, raw=raw, wire=mask_keys(wire))
+        if job.id and job.status:
+            return job
+        raise error(".status is empty" if job.id else ".id is empty")
 
 
 def _not_a_job(problem: str, wire: object, raw: ResponseInfo | None) -> UnexpectedResponseError:

@@ -39,11 +39,12 @@ scan_text: Final[Callable[[str, int], tuple[str, int]]] = cast("Any", json.decod
 """The standard decoder's string scanner, from behind the quote: ``(text, start)`` to ``(string, end)``."""
 
 
-def decode_json(data: str) -> Any:
+def decode_json(data: str, error: Callable[[str], Exception] = DecodeProblem) -> Any:
     """Return the JSON value in *data*, as strictly as JavaScript reads it.
 
     Raises:
-        DecodeProblem: It is not JSON (NaN and Infinity are not), or nested deeper than 200.
+        DecodeProblem: It is not JSON (NaN and Infinity are not), or nested deeper than 200. *error* makes
+            another exception of the same words.
     """
     problem = TOO_DEEP
     try:
@@ -52,10 +53,10 @@ def decode_json(data: str) -> Any:
             return content
     except RecursionError:
         pass
-    except ValueError as error:
-        problem = f"is not JSON ({error})"
+    except ValueError as fault:
+        problem = f"is not JSON ({fault})"
     # Raised outside of the block: the decoder's error holds the text and must not become the context.
-    raise DecodeProblem(problem)
+    raise error(problem)
 
 
 def _too_deep(text: str, content: Any) -> bool:

@@ -144,12 +144,18 @@ def _compared_names(cls: type) -> tuple[str, ...]:
     return tuple(sorted(names, key="extra".__eq__))  # extra last
 
 
-def read_value(cls: type[ValueT], content: object, **local_arguments: Any) -> ValueT:
+def read_value(
+    cls: type[ValueT],
+    content: object,
+    error: Callable[[str], Exception] = DecodeProblem,
+    **local_arguments: Any,
+) -> ValueT:
     """Return the *cls* that the JSON object *content* describes.
 
     Args:
         cls: The class.
         content: The object. It is not changed, and may be shared with the value.
+        error: Makes the exception that is raised in place of a DecodeProblem, of its words.
         **local_arguments: Arguments of the class for fields that do not come from the object.
 
     Raises:
@@ -157,8 +163,13 @@ def read_value(cls: type[ValueT], content: object, **local_arguments: Any) -> Va
             goes on where the caller's name for the object ends: ``.url is missing``.
     """
     kind: Any = cls
-    value: ValueT = _reader_of(kind)(content, kind, local_arguments)
-    return value
+    try:
+        value: ValueT = _reader_of(kind)(content, kind, local_arguments)
+        return value
+    except DecodeProblem as fault:
+        problem = str(fault)
+    # Raised outside of the block: frames hold data that is not masked, and must not become the context.
+    raise error(problem)
 
 
 @cache
@@ -173,11 +184,11 @@ def read_argument(cls: type[ValueT], content: object, where: str, **local_argume
     Raises:
         ConfigurationError: As :func:`read_value`; it names the field.
     """
-    try:
-        return read_value(cls, content, **local_arguments)
-    except DecodeProblem as error:
-        problem = str(error)
-    raise ConfigurationError(where + problem, field=where + problem.partition(" ")[0])
+
+    def error(problem: str) -> ConfigurationError:
+        return ConfigurationError(where + problem, field=where + problem.partition(" ")[0])
+
+    return read_value(cls, content, error, **local_arguments)
 
 
 @cache
