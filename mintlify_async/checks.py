@@ -10,6 +10,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -34,11 +35,12 @@ MAX_DEPTH: Final = 200
 TOO_DEEP: Final = f"is nested deeper than {MAX_DEPTH}"
 
 
-def check_field(check: Callable[..., object], *limits: Any, **rules: Any) -> Callable[[Any, Any, Any], None]:
-    """Return a validator of an attrs field: *check* gets its value, its name, *limits* and *rules*."""
+def check_field(check: Callable[..., object], **rules: Any) -> Callable[[Any, Any, Any], None]:
+    """Return a validator of an attrs field: *check* gets the field's value and name, and *rules*."""
+    bound = partial(check, **rules)
 
     def validate(instance: object, attribute: Any, value: object) -> None:
-        check(value, attribute.name, *limits, **rules)
+        bound(value, attribute.name)
 
     return validate
 

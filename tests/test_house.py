@@ -215,6 +215,18 @@ def test_private_names_stay_in_their_file():
     assert not [one for one in IMPORTS if one.target and any(map(private, one.names))]
 
 
+def test_a_function_that_answers_never_raises():
+    """``is_…`` only returns whether. What raises is named ``check_…``."""
+    for file, tree in TREES.items():
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        for function in functions:
+            if function.name.lstrip("_").startswith("is_"):
+                inside = [*ast.walk(function)]
+                calls = {ast.unparse(node.func) for node in inside if isinstance(node, ast.Call)}
+                assert not [name for name in calls if name.startswith("check_")], file
+                assert not [node for node in inside if isinstance(node, ast.Raise)], file
+
+
 def test_outer_wings_use_public_names():
     """What they are built from is what a user has; the kit knows the protocol's rules, too."""
     for one in INSIDE:

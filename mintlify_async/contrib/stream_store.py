@@ -26,8 +26,8 @@ class MemoryStreamStore(NothingToClose):
         ConfigurationError: An argument is below 0 or no finite number.
     """
 
-    grace: float = field(default=60.0, validator=check_field(check_number, 0, most=LARGEST))
-    keep: float = field(default=60.0, validator=check_field(check_number, 0, most=LARGEST))
+    grace: float = field(default=60.0, validator=check_field(check_number, least=0, most=LARGEST))
+    keep: float = field(default=60.0, validator=check_field(check_number, least=0, most=LARGEST))
 
 
 @frozen

@@ -115,7 +115,8 @@ class Options:
     )
     headers: Mapping[str, str] = field(factory=dict[str, str], converter=check_headers)
     extra_body: Mapping[str, Any] = field(factory=dict[str, Any], converter=check_extra_body)
-    timeouts: Timeouts = field(factory=Timeouts, validator=check_field(check_type, Timeouts))  # not aiohttp's
+    # aiohttp and httpx have such objects, too.
+    timeouts: Timeouts = field(factory=Timeouts, validator=check_field(check_type, kind=Timeouts))
     admin_key: Key = field(default=_no_key("admin"))
     assistant_key: Key = field(default=_no_key("assistant"))
     site: str | None = field(default=None, validator=check_field(check_site))

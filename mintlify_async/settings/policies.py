@@ -84,16 +84,16 @@ class RetryPolicy:
         ConfigurationError: *attempts* or *budget* is below 1, or a time is negative.
     """
 
-    attempts: int = field(default=3, validator=check_field(check_number, 1, whole=True))
-    base: float = field(default=0.5, validator=check_field(check_number, 0))
-    cap: float = field(default=8.0, validator=check_field(check_number, 0))
+    attempts: int = field(default=3, validator=check_field(check_number, least=1, whole=True))
+    base: float = field(default=0.5, validator=check_field(check_number, least=0))
+    cap: float = field(default=8.0, validator=check_field(check_number, least=0))
     pause_after_429: float = field(
-        default=1.0, validator=check_field(check_number, 0)
+        default=1.0, validator=check_field(check_number, least=0)
     )  # assumption: a 429 without `Retry-After`
-    retry_after_cap: float = field(default=60.0, validator=check_field(check_number, 0))
+    retry_after_cap: float = field(default=60.0, validator=check_field(check_number, least=0))
     resend_questions: bool = False
-    budget: float = field(default=10.0, validator=check_field(check_number, 1))
-    within: float | None = field(default=None, validator=check_field(check_number, 0, none=True))
+    budget: float = field(default=10.0, validator=check_field(check_number, least=1))
+    within: float | None = field(default=None, validator=check_field(check_number, least=0, none=True))
 
     def delay(
         self,
@@ -158,13 +158,13 @@ class PollPolicy:
         [2.0, 3.0, 4.5, 6.75]
     """
 
-    initial: float = field(default=2.0, validator=check_field(check_number, 0.0, most=LARGEST))
-    factor: float = field(default=1.5, validator=check_field(check_number, 1.0, most=LARGEST))
-    cap: float = field(default=30.0, validator=check_field(check_number, 0.0, most=LARGEST))
-    timeout: float = field(default=10.0, validator=check_field(check_number, 0.001, most=LARGEST))
-    outage: float = field(default=300.0, validator=check_field(check_number, 0.0, most=LARGEST))
-    settle_seconds: float = field(default=60.0, validator=check_field(check_number, 0.0, most=LARGEST))
-    per_second: float = field(default=50.0, validator=check_field(check_number, 0.001, most=LARGEST))
+    initial: float = field(default=2.0, validator=check_field(check_number, least=0.0, most=LARGEST))
+    factor: float = field(default=1.5, validator=check_field(check_number, least=1.0, most=LARGEST))
+    cap: float = field(default=30.0, validator=check_field(check_number, least=0.0, most=LARGEST))
+    timeout: float = field(default=10.0, validator=check_field(check_number, least=0.001, most=LARGEST))
+    outage: float = field(default=300.0, validator=check_field(check_number, least=0.0, most=LARGEST))
+    settle_seconds: float = field(default=60.0, validator=check_field(check_number, least=0.0, most=LARGEST))
+    per_second: float = field(default=50.0, validator=check_field(check_number, least=0.001, most=LARGEST))
 
     def delay(self, polls: int, random: float) -> float:
         """Return the seconds until the next poll.

@@ -40,10 +40,10 @@ LINGER = 1.0  # seconds in which the rest of a refused body is read
 class QuestionLimits:
     """How much a page may send; :class:`.Relay` explains the fields."""
 
-    max_body_bytes: int = field(validator=check_field(check_number, 1))
-    max_characters: int = field(validator=check_field(check_number, 1))
-    max_messages: int = field(validator=check_field(check_number, 1))
-    max_file_characters: int = field(validator=check_field(check_number, 1))
+    max_body_bytes: int = field(validator=check_field(check_number, least=1))
+    max_characters: int = field(validator=check_field(check_number, least=1))
+    max_messages: int = field(validator=check_field(check_number, least=1))
+    max_file_characters: int = field(validator=check_field(check_number, least=1))
 
     def check(self, messages: Sequence[Wire]) -> None:
         """Check *messages*, which are to be sent to the service, together.
