@@ -452,6 +452,9 @@ class MintlifySession:
     async def close(self) -> None:
         """Close all open replies and connections, and end all waits with StateError.
 
+        Other event loops close their own connections. This waits for them, at most 5 s in all. A loop that
+        is busy for longer, or does not run, closes its connections when it runs next.
+
         Closing twice is harmless. A borrowed aiohttp session stays open, and so do the
         connections when this session is from :meth:`with_options`.
         """

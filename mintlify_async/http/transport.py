@@ -371,23 +371,21 @@ class Transport:
             stream.close_with_session()
         for _ in range(PASSES if self._limits else 0):  # so that each ended upload drops its own connection
             await asyncio.sleep(0)
-        for session in self._take_own_sessions():
+        for once, session in list(self._own_sessions.items()):
             await session.close()
+            self._own_sessions.pop(once, None)  # not before: if this is cancelled, it is repeated
 
     def abandon(self) -> None:
         """Close the sockets from any thread, without waiting, for garbage collection and closed loops."""
         self._closed = True
         for stream in list(self._streams):
             stream.close_from_anywhere(report=False)
-        for session in self._take_own_sessions():
+        own_sessions, self._own_sessions = self._own_sessions, {}
+        for session in own_sessions.values():
             connector = session.connector
             session.detach()
             if connector is not None:
                 _close_connector(connector)
-
-    def _take_own_sessions(self) -> list[aiohttp.ClientSession]:
-        own_sessions, self._own_sessions = self._own_sessions, {}
-        return list(own_sessions.values())
 
 
 def _new_socket(address: tuple[Any, ...]) -> socket.socket:
@@ -418,11 +416,11 @@ def _check_loop(borrowed: aiohttp.ClientSession, call: Call) -> None:
 
 def _close_connector(connector: aiohttp.BaseConnector) -> None:
     loop = connector._loop  # pyright: ignore[reportPrivateUsage] - there is no public way to ask
-    if loop.is_closed():
+    try:
+        loop.call_soon_threadsafe(_begin_close, connector)
+    except RuntimeError:
         # The sockets were closed with the loop; only aiohttp's own warning must be silenced.
         connector._closed = True  # pyright: ignore[reportPrivateUsage] - close() needs a live loop
-        return
-    loop.call_soon_threadsafe(_begin_close, connector)
 
 
 def _begin_close(connector: aiohttp.BaseConnector) -> None:

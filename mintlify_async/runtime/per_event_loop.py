@@ -12,11 +12,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import suppress
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from types import AsyncGeneratorType
+from typing import Final, Generic, Protocol, TypeVar, cast
+
+from attrs import define
 
 from ..errors import StateError
+from .tasks import finish_shielded, start_task
+
+CLOSE_SECONDS: Final = 5.0
+"""How long closing waits for the other loops, in seconds."""
+
+LOOK_SECONDS: Final = 0.01
+"""The time between two looks at the other loops, in seconds."""
+
+STILL_LOOKS: Final = 10
+"""A loop that rests for so many looks is not waited for. ``asyncio.run`` stops its loop between two steps."""
 
 
 def session_closed(operation: str | None = None) -> StateError:
@@ -48,10 +61,12 @@ class Closable(Protocol):
 T = TypeVar("T", bound=Closable)
 
 
-class _Entry(NamedTuple, Generic[T]):
+@define(eq=False)
+class _Entry(Generic[T]):
     resources: T
-    guard: AsyncGenerator[None]
+    guard: AsyncGeneratorType[None, None]
     pid: int  # in a forked child, the sockets and their kernel events belong to the parent
+    closing: asyncio.Task[None] | None = None  # kept here, because a loop refers to its tasks only weakly
 
 
 class LoopLocal(Generic[T]):
@@ -84,37 +99,75 @@ class LoopLocal(Generic[T]):
         # A loop that was closed without shutdown_asyncgens never ran its guard.
         for closed_loop in [other for other in list(self._entries) if other.is_closed()]:
             self._abandon(closed_loop)
-        resources = self._make()
-        entry = self._entries[loop] = _Entry(resources, self._guard(loop, resources), os.getpid())
+        guard = cast("AsyncGeneratorType[None, None]", self._guard(loop))
+        entry = self._entries[loop] = _Entry(self._make(), guard, os.getpid())
         # Step it by hand up to its yield, which registers it with the loop. It does not suspend before.
         with suppress(StopIteration):
             entry.guard.__anext__().send(None)
         return entry
 
-    async def _guard(self, loop: asyncio.AbstractEventLoop, resources: T) -> AsyncGenerator[None]:
+    async def _guard(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None]:
         try:
             yield
         finally:
-            if self._entries.pop(loop, None) is not None:
-                await resources.close()
+            if closing := self._closing(loop):
+                await finish_shielded(closing)
+
+    def _closing(self, loop: asyncio.AbstractEventLoop) -> asyncio.Task[None] | None:
+        """Return the task that closes the resources of *loop*, the running one. None if they are closed."""
+        entry = self._entries.get(loop)
+        if entry is None:
+            return None
+        # A loop that ends cancels its tasks first. If this was one, the guard closes what is left.
+        if entry.closing is None or entry.closing.done():
+            entry.closing = start_task(self._close_entry(loop, entry))
+        return entry.closing
+
+    async def _close_entry(self, loop: asyncio.AbstractEventLoop, entry: _Entry[T]) -> None:
+        await entry.resources.close()
+        self._entries.pop(loop, None)
+        if not entry.guard.ag_running:  # else the guard waits for this task
+            await entry.guard.aclose()
 
     async def close(self) -> None:
-        """Close the running loop's resources, and let every other live loop close its own; for good."""
+        """Close the running loop's resources, and let every other loop close its own; for good.
+
+        Waits for the other loops that run, at most :data:`CLOSE_SECONDS` in all. A loop that is busy for
+        longer, or stands still, closes its own when it runs next.
+        """
         self._closed = True
         here = running_loop()  # None when Python closes the coroutine that had the session open
+        until = 0.0 if here is None else here.time() + CLOSE_SECONDS
+        others: list[asyncio.AbstractEventLoop] = []
         for loop, entry in list(self._entries.items()):
-            if entry.pid == os.getpid() and loop is here:
-                await entry.guard.aclose()
-            elif entry.pid == os.getpid() and loop.is_running():
-                if self._entries.pop(loop, None) is not None:
-                    asyncio.run_coroutine_threadsafe(entry.resources.close(), loop)
-            else:
+            if entry.pid != os.getpid():
+                self._abandon(loop)
+            elif loop is not here:
+                others.append(loop)
+                with suppress(RuntimeError):  # the loop is closed, perhaps since this moment
+                    loop.call_soon_threadsafe(self._closing, loop)
+        if here is not None:
+            if closing := self._closing(here):
+                await finish_shielded(closing)
+            await self._wait_for(others, until)
+        for loop in others:
+            if loop.is_closed():  # without its guard
                 self._abandon(loop)
 
+    async def _wait_for(self, others: Collection[asyncio.AbstractEventLoop], until: float) -> None:
+        # By looking, because a loop that stops or is closed wakes nobody.
+        here, still = asyncio.get_running_loop(), 0
+        while still < STILL_LOOKS and here.time() < until:
+            unclosed = [loop for loop in others if loop in self._entries and not loop.is_closed()]
+            if not unclosed:
+                break
+            still = 0 if any(loop.is_running() for loop in unclosed) else still + 1
+            await asyncio.sleep(LOOK_SECONDS)
+
     def abandon(self) -> bool:
-        """Close everything without waiting. Return whether there was anything."""
+        """Close everything without waiting. Return whether anything was open that nobody had closed."""
         abandoned = [loop for loop in list(self._entries) if self._abandon(loop)]
-        return bool(abandoned)
+        return bool(abandoned) and not self._closed
 
     def _abandon(self, loop: asyncio.AbstractEventLoop) -> bool:
         entry = self._entries.pop(loop, None)  # another thread may have removed it
