@@ -16,8 +16,8 @@ from collections.abc import AsyncGenerator, MutableMapping
 from typing import Any, Protocol
 
 from ..errors import StateError
-from ..runtime.per_event_loop import running_loop
 from ..runtime.slow_steps import logged_if_slow
+from ..runtime.tasks import running_loop
 
 Key = tuple[int, str, str]  # the id() of the store, the owner, the conversation's id
 

@@ -18,7 +18,7 @@ from ..model.job_ref import JobRef, Stamp
 from ..model.response_info import ResponseInfo
 from ..protocol.calls import Call, get_job_call
 from ..runtime import dates
-from ..runtime.per_event_loop import running_loop
+from ..runtime.tasks import running_loop
 from ..settings.options import Observation
 from .claims import LEASE_MARGIN, LONGEST_LEASE, Claim, request_parts
 from .send_once import OnceSender

@@ -20,7 +20,7 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 from attrs import define
 
 from ..errors import StateError
-from .tasks import finish_shielded, start_task
+from .tasks import finish_shielded, running_loop, start_task
 
 CLOSE_SECONDS: Final = 5.0
 """How long closing waits for the other loops, in seconds."""
@@ -36,14 +36,6 @@ def session_closed(operation: str | None = None) -> StateError:
     """Return the error for a call on a session that is closed."""
     message = "this session is closed; make a new one"
     return StateError(f"{operation}: {message}" if operation else message)
-
-
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop of this thread. None if no loop is running."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 class Closable(Protocol):

@@ -12,10 +12,16 @@ import math
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from .per_event_loop import running_loop
-
 T = TypeVar("T")
 CANCEL_AGAIN = 0.25  # seconds between two cancellations of a running step, because libraries swallow some
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop of this thread. None if no loop is running."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def start_task(work: Coroutine[Any, Any, T], context: contextvars.Context | None = None) -> asyncio.Task[T]:
