@@ -11,12 +11,11 @@ from attrs import evolve
 
 from .assistant.reply import Reply
 from .checks import check_function, check_wait
+from .http.attempts import quota_left, unblock
 from .http.core import Core, Shared
-from .http.dispatch import quota_left, unblock
 from .http.transport import transport_settings
 from .jobs.handle import JobHandle, handle_for, wait_for_own
 from .jobs.requests import create, observed
-from .jobs.wait import DEFAULT_TIMEOUT
 from .messages import Message, Question
 from .model.job_record import Job
 from .model.job_ref import JobRef
@@ -31,7 +30,9 @@ from .settings.assumptions import Assumptions
 from .settings.environment import from_environment, session_keys
 from .settings.habits import helpful
 from .settings.options import DEFAULT_RETRIEVAL_PAGE_SIZE, Observer, Options, check_ready
-from .settings.policies import PollPolicy, RetryPolicy, Timeouts
+from .settings.poll_policy import DEFAULT_TIMEOUT, PollPolicy
+from .settings.retry_policy import RetryPolicy
+from .settings.timeouts import Timeouts
 
 if TYPE_CHECKING:
     import aiohttp

@@ -47,9 +47,11 @@ OUTER = {"contrib", "testing", "cli"}
 
 PURE = {"errors", "checks", "model", "events", "messages", "protocol", "rendering"}
 PURE_FILES = {
-    "settings/policies.py",
+    "settings/timeouts.py",
+    "settings/retry_policy.py",
+    "settings/poll_policy.py",
     "settings/options.py",
-    "http/retry.py",
+    "http/retry_after.py",
     "jobs/stale_guard.py",
     "conversation/history.py",
 }

@@ -25,7 +25,7 @@ from ..errors import (
     UnexpectedResponseError,
 )
 from ..events import Finish, StreamEvent
-from ..http.dispatch import open_answer
+from ..http.attempts import open_answer
 from ..http.observer import note
 from ..http.response_body import Grace
 from ..messages import Message

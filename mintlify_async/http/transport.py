@@ -1,4 +1,4 @@
-"""The connections of one event loop, and sending a request over them with aiohttp."""
+"""The connections of one event loop, and sending a request with its headers over them with aiohttp."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from ..runtime.limits import PASSES, TimeLimit
 from ..runtime.per_event_loop import session_closed
 from ..settings.api_keys import Secret
 from ..settings.assumptions import Assumptions
-from ..settings.environment import proxy_to, service_url
+from ..settings.environment import service_url
+from ..settings.proxy import proxy_to
 from ..version import __version__
 from .failures import (
     FOREIGN_ERRORS,
@@ -42,8 +43,8 @@ from .failures import (
     timed_out,
     translate,
 )
+from .first_byte import Sending
 from .response_body import LiveResponse
-from .sending import Sending
 
 __all__ = ["RequestRecorder", "Transport", "TransportSettings", "reset_connection"]
 

@@ -17,19 +17,20 @@ from attrs import evolve
 from ..checks import check_wait
 from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
 from ..http.core import Core
+from ..http.first_byte import Sending
 from ..http.observer import note_job
-from ..http.sending import Sending
 from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp
 from ..model.response_info import ResponseInfo
 from ..protocol.calls import Call, send_message_call
 from ..runtime import dates
 from ..settings.options import Observation
+from ..settings.poll_policy import DEFAULT_TIMEOUT
 from .requests import look_at, moment, observed, once, poll_call, post, states_of
 from .send_once import had_no_effect
 from .stale_guard import JobState, Look, response_headers
 from .steps import Steps
-from .wait import DEFAULT_TIMEOUT, JobWait
+from .wait import JobWait
 
 log = logging.getLogger("mintlify_async")
 

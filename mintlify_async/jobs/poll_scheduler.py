@@ -19,13 +19,13 @@ from attrs import define
 
 from ..errors import APIConnectionError, APIStatusError, RateLimitError, StateError
 from ..http.core import Core
-from ..http.retry import retry_after_seconds
+from ..http.retry_after import retry_after_seconds
 from ..model.job_ref import Stamp
 from ..protocol.calls import Call
 from ..runtime import dates
 from ..runtime.limits import TimeLimit
 from ..runtime.tasks import end_tasks, start_task
-from ..settings.policies import PollPolicy
+from ..settings.poll_policy import PollPolicy
 from .requests import look_at
 from .stale_guard import JobKey, JobState, Look, Moment, response_headers
 

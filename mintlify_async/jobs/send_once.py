@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeVar
 from attrs import evolve, frozen
 
 from ..errors import APIStatusError, printable
-from ..http.sending import Sending
+from ..http.first_byte import Sending
 from ..runtime.recordings import FIRST_PAUSE, LONGEST_PAUSE, RECORD_PATIENCE, Recordings
 from ..storage.store import Snapshot, Store, change, new_version
 from . import claims

@@ -33,16 +33,11 @@ from ..errors import (
 )
 from ..http.core import Core
 from ..model.job_record import Job
-from ..settings.policies import SHORTEST, TRY_AGAIN_STATUSES
+from ..settings.poll_policy import NOT_FOUND_SECONDS, SHORTEST
+from ..settings.retry_policy import TRY_AGAIN_STATUSES
 from .poll_scheduler import scheduler_of
 from .requests import poll_call
 from .stale_guard import JobState, Look
-
-DEFAULT_TIMEOUT: Final = 1800.0
-"""Longest wait, in seconds. Most jobs take 1 to 5 minutes; a wait without a limit can hang a worker."""
-
-NOT_FOUND_SECONDS: Final = 30.0
-"""For how many seconds after its creation a job that was never seen may answer 404."""
 
 TOLERATED_STATUSES: Final = TRY_AGAIN_STATUSES | {429}
 """Statuses below 500 that do not end a wait at once, but count as an outage like 5xx."""

@@ -13,9 +13,9 @@ from ..checks import check_wait
 from ..errors import JobTimeoutError, MintlifyError, StateError
 from ..model.job_record import Job
 from ..runtime.tasks import end_tasks, start_task
+from ..settings.poll_policy import DEFAULT_TIMEOUT
 from .handle import JobHandle
 from .steps import Steps
-from .wait import DEFAULT_TIMEOUT
 
 
 async def wait_all(

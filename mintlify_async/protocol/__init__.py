@@ -1,1 +1,1 @@
-"""Rules of the service's interface. Every assumption about it is a field that can be overridden. No I/O."""
+"""Requests made from checked arguments, and responses and refusals that are read. No I/O."""

@@ -1,4 +1,4 @@
-"""The four requests of the interface, each a :class:`Call`: a frozen value made from checked arguments."""
+"""The requests of the four operations, each a :class:`Call` of path, body and limits. Arguments are checked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ..model.thread import Thread
 from ..model.wire_value import EMPTY, MISSING, Missing
 from ..settings.api_keys import Secret
 from ..settings.options import Options
-from ..settings.policies import Timeouts
+from ..settings.timeouts import Timeouts
 
 
 class RequestOptions(TypedDict, total=False):

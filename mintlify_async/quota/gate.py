@@ -1,4 +1,4 @@
-"""Maps an attempt to its limits and their keys in a store. ``quota`` has the lengths of blocks."""
+"""Gates: which limits an attempt has, under which keys they are counted, and how long a 429 blocks them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from attrs import field, frozen
 from ..checks import LARGEST, check_number
 from ..errors import QuotaExceededError
 from ..storage import TakeResult, Window
+from ..storage.store import Snapshot
 
 CountedOperation = Literal["create_job", "send_message", "ask"]
 
@@ -18,6 +19,13 @@ HOUR: Final = 3600.0
 DAY: Final = 24 * HOUR
 MONTH: Final = 31 * DAY
 """The interface says "per month" and no more; the longest month never allows too much."""
+
+
+FIRST_BLOCK: Final = 60.0
+"""Seconds of a block after a 429 that does not say for how long. It doubles with each further 429."""
+
+LONGEST_BLOCK: Final = HOUR
+"""Longest block, in seconds, of doubling and of a ``Retry-After``: the shortest window of the interface."""
 
 
 @frozen
@@ -165,6 +173,17 @@ def gate_of(
             key = f"{room}/slots/{limit_name}:{_fingerprint(holder)}"
             windows[limit_name] = Window(key=key, amount=limit.amount, seconds=limit.per)
     return Gate(name=name, room=room, names=tuple(windows), windows=tuple(windows.values()))
+
+
+def block_seconds(gate: Gate, snapshot: Snapshot, stated: float | None) -> float | None:
+    """Return how long to block, or None if the present block is enough."""
+    block, last_length = snapshot.records.get(gate.block_key), snapshot.records.get(gate.pause_key)
+    if stated is not None:
+        seconds_left = 0.0 if block is None else block.since + float(block.value) - snapshot.now
+        return stated if stated > seconds_left else None
+    if block is not None:  # this refused a call that was sent before the block
+        return None
+    return FIRST_BLOCK if last_length is None else min(2 * float(last_length.value), LONGEST_BLOCK)
 
 
 def _fingerprint(*texts: str) -> str:

@@ -6,8 +6,8 @@ service, and from learning about a limit by being refused. The rules:
 * Every attempt takes a slot, repeated attempts too. A slot is given back only when nothing was sent.
 * The service may count in fixed or in sliding windows. So no window may exceed a limit, wherever it starts.
   For this, the store has the time of every slot.
-* A 429 from the service stops all calls that share the limit. ``FIRST_BLOCK`` and the two
-  figures below it say for how long.
+* A 429 from the service stops all calls that share the limit. ``block_seconds`` in ``gate`` says for how
+  long.
 """
 
 from __future__ import annotations
@@ -22,8 +22,20 @@ import anyio
 from ..checks import check_store
 from ..errors import CauseSummary, ConfigurationError, QuotaExceededError, StateError
 from ..storage import MemoryStore
-from ..storage.store import Snapshot, Store, new_version
-from .gate import DAY, HOUR, MONTH, CountedOperation, Gate, Limit, QuotaRemaining, QuotaScope, gate_of
+from ..storage.store import Store, new_version
+from .gate import (
+    DAY,
+    HOUR,
+    LONGEST_BLOCK,
+    MONTH,
+    CountedOperation,
+    Gate,
+    Limit,
+    QuotaRemaining,
+    QuotaScope,
+    block_seconds,
+    gate_of,
+)
 from .line import Lines
 
 Mode = Literal["raise", "wait"]
@@ -31,11 +43,6 @@ OnStoreError = Literal["raise", "allow"]
 
 log = logging.getLogger("mintlify_async")
 
-FIRST_BLOCK: Final = 60.0
-"""Seconds of a block after a 429 that does not say for how long. It doubles with each further 429."""
-
-LONGEST_BLOCK: Final = HOUR
-"""Longest block, in seconds, of doubling and of a ``Retry-After``: the shortest window of the interface."""
 
 STORE_PAUSE: Final = 1.0
 """Seconds for which a store that failed is not asked again."""
@@ -217,7 +224,7 @@ class Quota:
         stated = min(retry_after or 0.0, LONGEST_BLOCK) if is_usable else None
         while True:
             snapshot = await self.store.read([gate.block_key, gate.pause_key])
-            length = _block_seconds(gate, snapshot, stated)
+            length = block_seconds(gate, snapshot, stated)
             if length is None:
                 return
             record, version = snapshot.records.get(gate.block_key), new_version()
@@ -312,17 +319,6 @@ def _wait(gate: Gate, refusal: QuotaExceededError) -> float:
     margin = min(LONGEST_WAIT_MARGIN, WAIT_MARGIN * gate.shortest)
     # The end of a block is the service's own figure, and needs no margin.
     return (refusal.retry_after or 0.0) + (margin if refusal.limit is not None else 0.0)
-
-
-def _block_seconds(gate: Gate, snapshot: Snapshot, stated: float | None) -> float | None:
-    """Return how long to block, or None if the present block is enough."""
-    block, last_length = snapshot.records.get(gate.block_key), snapshot.records.get(gate.pause_key)
-    if stated is not None:
-        seconds_left = 0.0 if block is None else block.since + float(block.value) - snapshot.now
-        return stated if stated > seconds_left else None
-    if block is not None:  # this refused a call that was sent before the block
-        return None
-    return FIRST_BLOCK if last_length is None else min(2 * float(last_length.value), LONGEST_BLOCK)
 
 
 def _limit(value: int | Limit | None, per: float, name: str) -> Limit | None:

@@ -1,6 +1,7 @@
-"""The assumptions about the service where its interface document is silent.
+"""Paths, prefixes and header names that were assumed where the service's interface document is silent.
 
-Every such fact is a field of :class:`Assumptions`, so that a user can correct it.
+Each is a field of :class:`Assumptions`, so that a user can correct it. Other assumptions are marked with the
+word where they are used, and the page *What we assume* lists all of them.
 """
 
 from __future__ import annotations

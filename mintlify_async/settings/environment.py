@@ -10,10 +10,6 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
-
-import yarl
 
 from ..checks import check_base_url, check_identifier, check_site
 from ..errors import ConfigurationError
@@ -25,9 +21,6 @@ T = TypeVar("T")
 
 SHARED_VARIABLE = "MINTLIFY_API_KEY"
 """Other programs' name for either key: its prefix says which of the two it holds."""
-
-PROXY_OF_ENVIRONMENT = "environment"
-"""As a proxy: the one that the environment names."""
 
 
 def from_environment(argument: object, variable: str, name: str) -> str | None:
@@ -92,40 +85,3 @@ def service_url(assumptions: Assumptions, argument: str | None, *, allow_insecur
     variable = "MINTLIFY_BASE_URL" if argument is None and "MINTLIFY_BASE_URL" in os.environ else None
     url = os.environ[variable] if variable else assumptions.base_url if argument is None else argument
     return _checked(variable, partial(check_base_url, url, allow_insecure_http=allow_insecure_http))
-
-
-def proxy_to(url: str, argument: object) -> str | None:
-    """Return the proxy for requests to *url*, checked. None is a direct connection."""
-    if argument != PROXY_OF_ENVIRONMENT:
-        proxy, name, choice = argument, "proxy", f', or "{PROXY_OF_ENVIRONMENT}"'
-    else:
-        (name, proxy), choice = _environment_proxy(url), ""
-    if proxy is None or (isinstance(proxy, str) and _is_proxy(proxy)):
-        return proxy
-    raise ConfigurationError(
-        f"{name} must be a URL that begins with http:// or https:// and names a host{choice}", field="proxy"
-    )
-
-
-def _environment_proxy(url: str) -> tuple[str, str | None]:
-    """Return the proxy of the environment for *url*, and the variable that names it.
-
-    aiohttp would read the environment, too. But it connects directly where it cannot use the proxy, and it
-    replaces the key by a password in ~/.netrc.
-    """
-    place, proxies = urlsplit(url), getproxies()
-    kind = place.scheme if place.scheme in proxies else "all"
-    if kind not in proxies or proxy_bypass(place.hostname or "") or proxy_bypass(place.netloc):
-        return "", None
-    proxy = proxies[kind].strip()
-    names = [name for name in os.environ if name.lower() == f"{kind}_proxy"]
-    name = next((name for name in names if os.environ[name].strip() == proxy), f"{kind}_proxy")
-    return name, hidden(proxy)
-
-
-def _is_proxy(text: str) -> bool:
-    try:
-        proxy = yarl.URL(text)  # as aiohttp reads it
-    except ValueError:
-        return False
-    return proxy.scheme in ("http", "https") and bool(proxy.host)

@@ -30,7 +30,9 @@ from ..model.operation import KeyKind
 from .api_keys import Key
 from .assumptions import Assumptions
 from .habits import ARGUMENTS
-from .policies import PollPolicy, RetryPolicy, Timeouts
+from .poll_policy import PollPolicy
+from .retry_policy import RetryPolicy
+from .timeouts import Timeouts
 
 if TYPE_CHECKING:
     from ..quota.quota import Quota

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from mintlify_async import ConfigurationError, RetryPolicy, Timeouts
-from mintlify_async.http.retry import RetryBudget, retry_after_seconds
+from mintlify_async.http.core import RetryBudget
+from mintlify_async.http.retry_after import retry_after_seconds
 from mintlify_async.model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE
 
 WALL = 1_795_000_000.0

@@ -26,7 +26,7 @@ from mintlify_async.jobs.handle import Turn
 from mintlify_async.jobs.stale_guard import FollowUp, JobState, JobStates, Look, Moment, elapsed
 from mintlify_async.model.job_ref import JobRef, Stamp
 from mintlify_async.runtime import dates
-from mintlify_async.settings.policies import PollPolicy
+from mintlify_async.settings.poll_policy import PollPolicy
 from tests.support.job_fakes import FakeAgent, at_times, down, in_turn, lost, record, refused
 
 HERE, THERE = object(), object()

@@ -1,7 +1,8 @@
 """Sends a call with its key, quota and retries, and returns its answer or the error that explains it.
 
-This is where it is decided whether a request is sent again. An agent POST is sent again only
-when no byte of it was sent, or when the service refused it with 429.
+What became of an attempt is decided here: not sent, refused, answered or unknown. Whether another attempt
+follows is the retry policy's decision. An agent POST is sent again only when no byte of it was sent, or when
+the service refused it with 429.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from ..runtime.slow_steps import SECONDS, logged_if_slow
 from ..runtime.tasks import cancel_requests
 from ..settings.api_keys import Secret
 from ..settings.options import Observation
-from ..settings.policies import Outcome
+from ..settings.retry_policy import Outcome
 from .core import Core
 from .failures import CLOSED, AttemptLimit, timed_out
+from .first_byte import Sending
 from .response_body import LiveResponse
-from .retry import retry_after_seconds
-from .sending import Sending
+from .retry_after import retry_after_seconds
 
 if TYPE_CHECKING:
     from ..quota.gate import CountedOperation, QuotaRemaining, QuotaScope

@@ -1,6 +1,6 @@
-"""Policies of a session: how long a call may take, when a request is sent again, and when a job is polled.
+"""Retry policy: whether, and after how long, a request is sent again.
 
-They do no I/O. The caller passes random numbers, and sleeps.
+It does no I/O. The caller passes random numbers, and sleeps. ``http/attempts.py`` applies it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from attrs import field, frozen
 
-from ..checks import LARGEST, check_field, check_number, check_seconds
+from ..checks import check_field, check_number
 from ..model.operation import Operation
 
 Outcome = Literal["not_sent", "refused", "answered", "unknown"]
@@ -22,39 +22,6 @@ or unreadable.
 
 TRY_AGAIN_STATUSES: Final = frozenset((408, 425))
 """Statuses below 500 after which a GET is sent again."""
-
-JITTER: Final = 0.2
-"""How much an interval varies to either side, as a fraction of it: waits do not poll together."""
-
-SHORTEST: Final = 1.0
-"""Shortest interval between two polls of a wait, in seconds."""
-
-
-@frozen(kw_only=True)
-class Timeouts:
-    """How long each step of a call may take, in seconds.
-
-    Args:
-        connect: DNS lookup, connecting and TLS together, for one attempt.
-        request: An agent request in all: quota, every attempt, the pauses between
-            them, and the answer's body.
-        first_event: From sending a question until the assistant's first event.
-        idle: The longest silence in an answer after its first event, or None for no limit. It
-            counts only while the reply is being read, never while your code works on an event.
-        total: The complete answer, or None for no limit.
-        comments_are_activity: Whether a comment line (the service's keep-alive)
-            ends a silence.
-
-    Raises:
-        ConfigurationError: A limit is not a number above 0.
-    """
-
-    connect: float = field(default=10.0, validator=check_field(check_seconds))
-    request: float = field(default=60.0, validator=check_field(check_seconds))
-    first_event: float = field(default=60.0, validator=check_field(check_seconds))
-    idle: float | None = field(default=120.0, validator=check_field(check_seconds, none="means no limit"))
-    total: float | None = field(default=None, validator=check_field(check_seconds, none="means no limit"))
-    comments_are_activity: bool = True
 
 
 @frozen(kw_only=True)
@@ -129,51 +96,3 @@ class RetryPolicy:
         if operation.resend == "always":
             return status in TRY_AGAIN_STATUSES if outcome == "answered" else status != 501
         return operation.resend == "by choice" and outcome == "unknown" and self.resend_questions
-
-
-@frozen(kw_only=True)
-class PollPolicy:
-    """Decides when a job is polled again, and for how long a wait tolerates failures.
-
-    Intervals vary by a fifth to either side, and are never below 1 s.
-
-    Args:
-        initial: Seconds from the first poll of a wait to the second. The first starts immediately.
-        factor: The factor from each interval to the next.
-        cap: Longest interval, in seconds.
-        timeout: Limits one poll, in seconds.
-        outage: Lost connections, 408, 425, 429, 5xx and unreadable responses are tolerated for this many
-            seconds without a success. Then the last error is raised. The same applies to a 404 of a job
-            that was seen before.
-        settle_seconds: Seconds after a follow-up in which a final status may belong to the previous turn.
-            They must be longer than the replication delay of the service plus the time until the job is
-            ``active``.
-        per_second: Most polls per second of one session on one event loop.
-
-    Raises:
-        ConfigurationError: A figure is not a number, or is too small.
-
-    Example:
-        >>> [PollPolicy().delay(polls, 0.5) for polls in range(1, 5)]
-        [2.0, 3.0, 4.5, 6.75]
-    """
-
-    initial: float = field(default=2.0, validator=check_field(check_number, least=0.0, most=LARGEST))
-    factor: float = field(default=1.5, validator=check_field(check_number, least=1.0, most=LARGEST))
-    cap: float = field(default=30.0, validator=check_field(check_number, least=0.0, most=LARGEST))
-    timeout: float = field(default=10.0, validator=check_field(check_number, least=0.001, most=LARGEST))
-    outage: float = field(default=300.0, validator=check_field(check_number, least=0.0, most=LARGEST))
-    settle_seconds: float = field(default=60.0, validator=check_field(check_number, least=0.0, most=LARGEST))
-    per_second: float = field(default=50.0, validator=check_field(check_number, least=0.001, most=LARGEST))
-
-    def delay(self, polls: int, random: float) -> float:
-        """Return the seconds until the next poll.
-
-        Args:
-            polls: How many polls there were, at least 1.
-            random: A number from 0 up to 1.
-        """
-        # Both minima keep the power within the range of a float.
-        interval = min(self.cap, self.initial * min(self.factor, 1000.0) ** min(polls - 1, 64))
-        varied = interval * (1 + JITTER * (2 * random - 1))
-        return max(SHORTEST, min(self.cap, varied))

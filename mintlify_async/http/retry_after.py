@@ -1,4 +1,4 @@
-"""How many retries a session may still make, and how long the service asks to wait before the next one.
+"""What the headers of a response say about time: ``Retry-After``, the reset of a limit, and dates.
 
 It does no I/O. The caller passes the time.
 """
@@ -11,28 +11,6 @@ from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-
-
-class RetryBudget:
-    """The retries that a session may still make: each takes one, each success gives a tenth back."""
-
-    def __init__(self, most: float) -> None:
-        """Begin with *most*, which is also the limit."""
-        self._most = most
-        self._tokens = most
-
-    def take(self) -> bool:
-        """Take one and return True. If there is less than one, return False."""
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
-
-    def succeeded(self) -> None:
-        """Give a tenth back."""
-        if self._tokens < self._most:
-            self._tokens = min(self._most, self._tokens + 0.1)
-
 
 _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
 _EPOCH_BEGINS = 1_000_000_000.0  # a reset "in" 30 years is a date, in seconds since the epoch
