@@ -1,4 +1,4 @@
-"""The requests of the four operations, each a :class:`Call` of path, body and limits. Arguments are checked."""
+"""The requests of the four operations. Each is a :class:`Call`, made from checked arguments."""
 
 from __future__ import annotations
 

@@ -89,17 +89,6 @@ def _no_key(kind: KeyKind) -> Any:
     return Factory(lambda options: Key(kind, None, options.assumptions), takes_self=True)
 
 
-_POLL_KEY: Any = Factory(
-    lambda options: (
-        options.admin_key,
-        frozenset(options.headers.items()),
-        options.timeouts.connect,
-        options.timeouts.request,
-    ),
-    takes_self=True,
-)
-
-
 @frozen(kw_only=True, eq=False, repr=False)
 class Options:
     """The options that ``with_options`` can change; ``MintlifySession`` documents each.
@@ -128,8 +117,13 @@ class Options:
     ledger: Store | None = field(default=None, validator=check_field(check_store))
     observer: Observer | None = None
 
-    poll_key: Hashable = field(init=False, default=_POLL_KEY)
+    poll_key: Hashable = field(init=False)
     """What a poll sends besides the path, and its limits. Sessions share a poll if these are the same."""
+
+    def __attrs_post_init__(self) -> None:
+        """Make the key once, because each look at a job asks for it."""
+        headers, limits = frozenset(self.headers.items()), (self.timeouts.connect, self.timeouts.request)
+        object.__setattr__(self, "poll_key", (self.admin_key, headers, limits))
 
     def key(self, kind: KeyKind) -> Key:
         """Return the key of a kind."""
