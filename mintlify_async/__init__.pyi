@@ -40,8 +40,8 @@ from .messages import Message as Message
 from .model.job_record import Job as Job
 from .model.job_record import JobStatus as JobStatus
 from .model.job_ref import JobRef as JobRef
-from .model.question import ContextItem as ContextItem
-from .model.question import SearchFilter as SearchFilter
+from .model.question_options import ContextItem as ContextItem
+from .model.question_options import SearchFilter as SearchFilter
 from .model.thread import Thread as Thread
 from .quota.gate import Limit as Limit
 from .quota.quota import Quota as Quota

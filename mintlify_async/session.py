@@ -19,7 +19,7 @@ from .jobs.requests import create, observed
 from .messages import Message, Question
 from .model.job_record import Job
 from .model.job_ref import JobRef
-from .model.question import ContextItem, SearchFilter
+from .model.question_options import ContextItem, SearchFilter
 from .model.thread import Thread
 from .model.wire_value import MISSING, Missing, load_converter
 from .protocol.calls import AskOptions, ask_call, create_job_call

@@ -26,8 +26,8 @@ from ..errors import (
 )
 from ..events import Finish, StreamEvent
 from ..http.attempts import open_answer
+from ..http.live_response import Grace
 from ..http.observer import note
-from ..http.response_body import Grace
 from ..messages import Message
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
@@ -40,7 +40,7 @@ from .stream import MessageStream
 
 if TYPE_CHECKING:
     from ..http.core import Core
-    from ..http.response_body import LiveResponse
+    from ..http.live_response import LiveResponse
     from ..protocol.calls import Call
     from ..rendering.edits import Edits
     from ..settings.options import Observation

@@ -37,7 +37,7 @@ from ..settings.retry_policy import Outcome
 from .core import Core
 from .failures import CLOSED, AttemptLimit, timed_out
 from .first_byte import Sending
-from .response_body import LiveResponse
+from .live_response import LiveResponse
 from .retry_after import retry_after_seconds
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ from .failures import (
     translate,
 )
 from .first_byte import Sending
-from .response_body import LiveResponse
+from .live_response import LiveResponse
 
 __all__ = ["RequestRecorder", "Transport", "TransportSettings", "reset_connection"]
 

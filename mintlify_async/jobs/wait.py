@@ -1,4 +1,4 @@
-"""One wait for one job. It decides when to look next, which errors to tolerate, and how to end.
+"""One wait for one job. It decides when it wants to look, which errors to tolerate, and how to end.
 
 A wait is a loop in the caller's own task. It takes no step without the caller, so that cancelling it and a
 timeout around it need no code. In its plainest form it would be::

@@ -27,7 +27,7 @@ from ..checks import (
 from ..errors import printable
 from ..messages import Message, Question, coerce_messages
 from ..model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE, Operation
-from ..model.question import ContextItem, SearchFilter, context_fields, filter_fields
+from ..model.question_options import ContextItem, SearchFilter, context_fields, filter_fields
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY, MISSING, Missing
 from ..settings.api_keys import Secret

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.model.question import ContextItem, SearchFilter
+from mintlify_async.model.question_options import ContextItem, SearchFilter
 
 
 def test_context_items() -> None:
