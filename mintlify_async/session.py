@@ -12,7 +12,7 @@ from attrs import evolve
 from .assistant.reply import Reply
 from .checks import check_function, check_wait
 from .http.attempts import quota_left, unblock
-from .http.core import Core, Shared
+from .http.core import Core, Lifetime, Shared
 from .http.transport import transport_settings
 from .jobs.handle import JobHandle, handle_for, wait_for_own
 from .jobs.requests import create, observed
@@ -24,7 +24,6 @@ from .model.thread import Thread
 from .model.wire_value import MISSING, Missing, load_converter
 from .protocol.calls import AskOptions, ask_call, create_job_call
 from .runtime.caller import caller
-from .runtime.per_event_loop import session_closed
 from .settings.api_keys import KeySource, hidden
 from .settings.assumptions import Assumptions
 from .settings.environment import from_environment, session_keys
@@ -119,7 +118,6 @@ class MintlifySession:
     ) -> None:
         # Frames show their locals, and the URL of a proxy may contain a password.
         admin_key, assistant_key, proxy = hidden(admin_key), hidden(assistant_key), hidden(proxy)
-        self._closed = False
         self._has_parent = False
         assumptions = Assumptions() if assumptions is None else assumptions
         admin, assistant = session_keys(admin_key, assistant_key, assumptions)
@@ -447,7 +445,7 @@ class MintlifySession:
         changed_session = object.__new__(type(self))
         changed_session.__dict__.update(self.__dict__)
         changed_session._has_parent = True
-        changed_session._core = evolve(core, options=core.options.changed(changes))
+        changed_session._core = evolve(core, options=core.options.changed(changes), lifetime=Lifetime())
         return changed_session
 
     async def close(self) -> None:
@@ -459,7 +457,7 @@ class MintlifySession:
         Closing twice is harmless. A borrowed aiohttp session stays open, and so do the
         connections when this session is from :meth:`with_options`.
         """
-        self._closed = True
+        self._core.lifetime.closed = True
         if not self._has_parent:
             await self._core.shared.loops.close()
 
@@ -468,7 +466,7 @@ class MintlifySession:
     @property
     def closed(self) -> bool:
         """Whether the session was closed."""
-        return self._closed
+        return self._core.lifetime.closed
 
     @property
     def options(self) -> Options:
@@ -497,7 +495,7 @@ class MintlifySession:
     def __repr__(self) -> str:
         if not hasattr(self, "_core"):  # a traceback shows a session whose arguments were refused
             return "<MintlifySession without options>"
-        options, prefix = self.options, "closed " if self._closed else ""
+        options, prefix = self.options, "closed " if self.closed else ""
         text = f"{self.base_url} project_id={options.project_id!r} domain={options.domain!r}"
         return f"<MintlifySession {prefix}{text}>"
 
@@ -508,8 +506,7 @@ class MintlifySession:
 
     def _opened(self) -> Core:
         """Return what every call needs, unless the session is closed."""
-        if self._closed:
-            raise session_closed()
+        self._core.check_open()
         return self._core
 
 

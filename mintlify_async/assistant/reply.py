@@ -67,7 +67,7 @@ CloseIfUnused: TypeAlias = "weakref.WeakMethod[Callable[[bool], bool]]"
 class ReplyTurn(Protocol):
     """The steps of a conversation around one reply. The reply of a plain question has no turn."""
 
-    async def enter(self, close_if_unused: CloseIfUnused) -> Call | None:
+    async def enter(self, close_if_unused: CloseIfUnused) -> Call:
         """Wait until the question may be sent.
 
         Args:
@@ -77,7 +77,7 @@ class ReplyTurn(Protocol):
                 Weak: the reply owns the turn.
 
         Returns:
-            What to send in place of the question that the reply was made with. None to send that one.
+            What to send in place of the question that the reply was made with.
 
         Raises:
             MintlifyError: It may not be sent. The reply can be entered again later.
@@ -367,7 +367,7 @@ class Reply(Extras, AsyncOnly):
 
     async def _enter_turn(self, turn: ReplyTurn) -> None:
         call = await turn.enter(weakref.WeakMethod(self._close_if_unused))
-        if call is not None and self._core is not None:
+        if self._core is not None:
             self._call, self._stream = call, None
         if self.closed:  # by another task, while this one waited in line
             await self._end_turn(left=True)
@@ -380,6 +380,7 @@ class Reply(Extras, AsyncOnly):
         # A reply may be kept for long; it must not keep the session and its keys.
         self._core, self._connections = None, core.shared
         try:
+            core.check_open()
             self._observation = observation = core.observe_question(call)
             with nullcontext() if observation is None else observation.active():
                 live_response, attempts = await self._send(core, call, observation)

@@ -188,6 +188,7 @@ class Conversation:
 
     def _call(self, turn_question: TurnQuestion, history: Contents) -> Call:
         settings = self._transcript.settings
+        self._core.check_open()
         return ask_call(
             self._core.options,
             messages_to_send(history, turn_question.messages, settings.max_messages),

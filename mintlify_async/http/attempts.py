@@ -25,6 +25,7 @@ from ..errors import (
     printable,
 )
 from ..model.job_record import Job
+from ..model.operation import OPERATIONS
 from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse, lower_headers, read_job, request_id, status_error
 from ..runtime import dates
@@ -102,14 +103,15 @@ async def open_answer(core: Core, call: Call, observation: Observation | None) -
 
 async def quota_left(core: Core, operation: CountedOperation) -> tuple[QuotaRemaining, ...]:
     """Return the rest of the limits that count *operation* for the session's site or project."""
-    quota = core.options.quota
-    return () if quota is None else await quota.left(operation, await _scope_now(core, operation))
+    quota, place = core.options.quota, core.options.counted_for(operation)
+    return () if quota is None else await quota.left(operation, await _scope_now(core, operation, place))
 
 
 async def unblock(core: Core, operation: CountedOperation) -> None:
     """End the block of *operation* for the session's site or project."""
-    if core.options.quota is not None:
-        await core.options.quota.unblock(operation, await _scope_now(core, operation))
+    quota, place = core.options.quota, core.options.counted_for(operation)
+    if quota is not None:
+        await quota.unblock(operation, await _scope_now(core, operation, place))
 
 
 class _Attempts:
@@ -173,7 +175,7 @@ class _Attempts:
         self.answered = False
         began = asyncio.get_running_loop().time()
         try:
-            with logged_if_slow(_NO_ANSWER, self.call.operation, SECONDS, self.number):
+            with logged_if_slow(_NO_ANSWER, self.call.operation.name, SECONDS, self.number):
                 return await self._exchange(key, began)
         except BaseException as error:
             if slot is not None and self.sending.sent_at is None:
@@ -227,7 +229,7 @@ class _Attempts:
     async def _key_and_slot(self, pause: float) -> tuple[Secret, Lease | None]:
         if pause:
             await asyncio.sleep(pause)
-        with logged_if_slow(_NOT_READY, self.call.operation):
+        with logged_if_slow(_NOT_READY, self.call.operation.name):
             key = await self._key()
             return key, await self._slot(key)
 
@@ -280,7 +282,7 @@ class _Attempts:
         if getattr(error, "reason", None) in (CLOSED, "certificate"):
             return None
         pause = self.options.retry.delay(
-            self.call.operation,
+            self.call.operation.name,
             _outcome(error),
             attempt=self.number,
             random=random.random(),
@@ -309,7 +311,9 @@ class _Attempts:
         if isinstance(outcome, Job):
             result = f"job {printable(outcome.id)} is {printable(outcome.status)}"
         seconds = asyncio.get_running_loop().time() - self.started
-        log.info("%s: %s (%d ms, attempts: %d)", self.call.operation, result, seconds * 1000, self.number)
+        log.info(
+            "%s: %s (%d ms, attempts: %d)", self.call.operation.name, result, seconds * 1000, self.number
+        )
 
     def _note(
         self, began: float, answer: LiveResponse | WholeResponse | None, error: SendError | None
@@ -336,7 +340,7 @@ class _Attempts:
             observation.event("attempt", {name: fact for name, fact in facts.items() if fact is not None})
 
     def _note_retry(self, pause: float) -> None:
-        log.info("%s failed, attempt %d; again in %.1f s", self.call.operation, self.number, pause)
+        log.info("%s failed, attempt %d; again in %.1f s", self.call.operation.name, self.number, pause)
         if self.observation is not None:
             self.observation.event("retry", {"attempt": self.number, "delay": pause})
 
@@ -392,10 +396,10 @@ def _scope_of(call: Call, key: str) -> QuotaScope:
     return _scope(call.domain or call.project_id or "", key if call.operation.key == "assistant" else None)
 
 
-async def _scope_now(core: Core, operation: CountedOperation) -> QuotaScope:
+async def _scope_now(core: Core, operation: CountedOperation, place: str) -> QuotaScope:
     """Return what the session's next call of *operation* is counted for."""
-    place, is_question = core.options.counted_for(operation), operation == "ask"
-    return _scope(place, await core.options.assistant_key.reveal() if is_question else None)
+    asks = OPERATIONS[operation].key == "assistant"
+    return _scope(place, await core.options.assistant_key.reveal() if asks else None)
 
 
 def _scope(place: str, key: str | None) -> QuotaScope:

@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ..protocol.calls import Call
 from ..runtime.caller import Place
-from ..runtime.per_event_loop import LoopLocal
+from ..runtime.per_event_loop import LoopLocal, session_closed
 from ..runtime.recordings import Recordings
 from ..runtime.tasks import finish_shielded
 from ..settings.options import Fact, Observation, Options
@@ -53,7 +53,7 @@ class LoopResources:
         await finish_shielded(self._close())
 
     async def _close(self) -> None:
-        for part in self._parts.values():
+        for part in list(self._parts.values()):
             await part.close()
         await self.transport.close()
         await self.recordings.close()
@@ -122,6 +122,12 @@ class Shared:
             )
 
 
+class Lifetime:
+    """Whether a session was closed. Its conversations, and its replies that were not sent, ask for it."""
+
+    closed = False
+
+
 @frozen(eq=False, repr=False)
 class Core:
     """A session's settings, and what it shares with others.
@@ -129,12 +135,19 @@ class Core:
     Args:
         options: The settings.
         shared: The connections, and what other wings keep next to them.
+        lifetime: Of the session alone: one of ``with_options`` is closed by itself.
         observation: The operation that every request is a part of, or None.
     """
 
     options: Options
     shared: Shared
+    lifetime: Lifetime = field(factory=Lifetime)
     observation: Observation | None = None
+
+    def check_open(self) -> None:
+        """Raise a StateError if the session was closed."""
+        if self.lifetime.closed:
+            raise session_closed()
 
     def observe(self, operation: str, **facts: Fact | None) -> Observation | None:
         """Begin to follow an operation. Return None if the session has no observer, or the observer fails."""

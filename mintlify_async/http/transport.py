@@ -264,7 +264,8 @@ class Transport:
         except asyncio.CancelledError:
             if call.operation.costs and sending.sent_at is not None:
                 log.warning(
-                    "%s was cancelled after it was sent; the service may have accepted it", call.operation
+                    "%s was cancelled after it was sent; the service may have accepted it",
+                    call.operation.name,
                 )
             if body is not None:
                 body.abort()

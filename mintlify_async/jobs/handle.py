@@ -44,12 +44,13 @@ class JobHandle:
     Pass on :attr:`ref` instead.
     """
 
-    __slots__ = ("__weakref__", "_core", "_state")  # so that a misspelt attribute is an error
+    __slots__ = ("__weakref__", "_call", "_core", "_state")  # so that a misspelt attribute is an error
 
     def __init__(self, core: Core, state: JobState) -> None:
         """Make a handle of the job that *state* describes. It keeps the connections of *core* open."""
         self._core = core
         self._state = state
+        self._call: Call | None = None  # of `refresh`
 
     @property
     def ref(self) -> JobRef:
@@ -154,7 +155,8 @@ class JobHandle:
         """
         core, state = self._core, self._state
         with observed(core, "refresh", *state.key) as observation:
-            look = await look_at(core, state, poll_call(core, state, None), retry=True)
+            self._call = self._call or poll_call(core, state, None)
+            look = await look_at(core, state, self._call, retry=True)
             age = state.age(look)
             if isinstance(look.error, NotFoundError) and age is not None:
                 look.error.args = (f"{look.error}; the job was created {age:.0f} s ago",)

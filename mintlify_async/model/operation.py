@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from attrs import frozen
@@ -41,8 +42,8 @@ class Operation:
         return self.name
 
 
-# Strategy: each difference between the requests is a field, and the code that sends them reads that field. It
-# never asks for an operation's name. A fifth operation is one more entry here, and a path in ``Assumptions``.
+# Strategy: each difference between the requests is a field, and the code that sends them reads that field. A
+# fifth operation is one more entry here, with a path in ``Assumptions`` and a limit of the quota.
 
 CREATE_JOB: Final = Operation(name="create_job", costs="the job")  # interface 4.1
 
@@ -59,3 +60,8 @@ ASK: Final = Operation(  # interface 4.3
 
 # Interface 4.4: the set has a gap, because no operation reads a job. That this one does is an assumption.
 GET_JOB: Final = Operation(name="get_job", method="GET", counted=False, resend="always")
+
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    operation.name: operation for operation in (CREATE_JOB, SEND_MESSAGE, ASK, GET_JOB)
+}
+"""The operations by name."""

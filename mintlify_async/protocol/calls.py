@@ -63,6 +63,10 @@ class AskOptions(TurnOptions, total=False):
 _ASK_OPTIONS = AskOptions.__optional_keys__
 
 
+SHORTEST_SECONDS = 0.001
+"""The time of a call whose limit is over already."""
+
+
 @frozen(kw_only=True, eq=False)
 class Call:
     """One request, with everything but the key and the host.
@@ -112,7 +116,7 @@ class Call:
 
     def within(self, seconds: float) -> Call:
         """Return the same call with *seconds* for all of it, and a millisecond when they are over."""
-        return evolve(self, seconds=max(seconds, 0.001))
+        return evolve(self, seconds=max(seconds, SHORTEST_SECONDS))
 
 
 def create_job_call(
@@ -191,7 +195,7 @@ def _post(
         headers = {**headers, **check_headers(own_headers)}
     if timeout is not None:
         check_seconds(timeout, "timeout", none="means no limit of its own")
-    text = _ENCODER.encode({**body, **further_fields})  # this is also the check that it is JSON
+    text = _ENCODER.encode({**body, **further_fields})
     if "\\ud" in text:  # half of a surrogate pair, or an emoji, which JSON writes as both halves
         check_json(body.get("messages"), "messages", sent=True)
     return _call(
@@ -215,7 +219,7 @@ def _call(defaults: Options, operation: Operation, *, timeout: float | None = No
         path=path,
         route=route,
         timeouts=defaults.timeouts,
-        seconds=math.inf if limit is None else limit,
+        seconds=math.inf if limit is None else max(limit, SHORTEST_SECONDS),
         **fields,
     )
 

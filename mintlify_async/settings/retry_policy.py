@@ -10,7 +10,7 @@ from typing import Final, Literal
 from attrs import field, frozen
 
 from ..checks import check_field, check_number
-from ..model.operation import Operation
+from ..model.operation import OPERATIONS, OperationName
 
 Outcome = Literal["not_sent", "refused", "answered", "unknown"]
 """How an attempt failed.
@@ -64,7 +64,7 @@ class RetryPolicy:
 
     def delay(
         self,
-        operation: Operation,
+        operation: OperationName,
         outcome: Outcome,
         *,
         attempt: int,
@@ -75,7 +75,7 @@ class RetryPolicy:
         """Return the seconds to wait before the next attempt, or None to give up.
 
         Args:
-            operation: The operation of the request.
+            operation: The name of the request's operation.
             outcome: How the last attempt failed.
             attempt: The number of that attempt, from 1.
             random: A number from 0 up to 1, which spreads the delay.
@@ -90,9 +90,10 @@ class RetryPolicy:
         ceiling = min(self.cap, self.base * 2.0 ** min(attempt - 1, 62))
         return least + ceiling * random
 
-    def _may_resend(self, operation: Operation, outcome: Outcome, status: int | None) -> bool:
+    def _may_resend(self, operation: OperationName, outcome: Outcome, status: int | None) -> bool:
         if outcome in ("not_sent", "refused"):
             return True
-        if operation.resend == "always":
+        resend = OPERATIONS[operation].resend
+        if resend == "always":
             return status in TRY_AGAIN_STATUSES if outcome == "answered" else status != 501
-        return operation.resend == "by choice" and outcome == "unknown" and self.resend_questions
+        return resend == "by choice" and outcome == "unknown" and self.resend_questions

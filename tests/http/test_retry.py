@@ -9,11 +9,10 @@ import pytest
 from mintlify_async import ConfigurationError, RetryPolicy, Timeouts
 from mintlify_async.http.core import RetryBudget
 from mintlify_async.http.retry_after import retry_after_seconds
-from mintlify_async.model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE
 
 WALL = 1_795_000_000.0
-POSTS = [CREATE_JOB, SEND_MESSAGE]
-ALL = [*POSTS, ASK, GET_JOB]
+POSTS = ["create_job", "send_message"]
+ALL = [*POSTS, "ask", "get_job"]
 ANY_STATUS = [None, 200, 500, 502, 503, 504, 529]
 STUBBORN = RetryPolicy(attempts=100, resend_questions=True)
 
@@ -24,13 +23,13 @@ STUBBORN = RetryPolicy(attempts=100, resend_questions=True)
         (RetryPolicy(), ALL, "not_sent", [None], 0.25),
         (RetryPolicy(), ALL, "refused", [429], 1.25),
         (STUBBORN, POSTS, "unknown", ANY_STATUS, None),
-        (STUBBORN, [*POSTS, ASK], "answered", [408, 425, 404], None),
-        (RetryPolicy(), [ASK], "unknown", ANY_STATUS, None),
-        (STUBBORN, [ASK], "unknown", ANY_STATUS, 0.25),
-        (RetryPolicy(), [GET_JOB], "unknown", ANY_STATUS, 0.25),
-        (RetryPolicy(), [GET_JOB], "unknown", [501], None),
-        (RetryPolicy(), [GET_JOB], "answered", [408, 425], 0.25),
-        (RetryPolicy(), [GET_JOB], "answered", [302, 404], None),
+        (STUBBORN, [*POSTS, "ask"], "answered", [408, 425, 404], None),
+        (RetryPolicy(), ["ask"], "unknown", ANY_STATUS, None),
+        (STUBBORN, ["ask"], "unknown", ANY_STATUS, 0.25),
+        (RetryPolicy(), ["get_job"], "unknown", ANY_STATUS, 0.25),
+        (RetryPolicy(), ["get_job"], "unknown", [501], None),
+        (RetryPolicy(), ["get_job"], "answered", [408, 425], 0.25),
+        (RetryPolicy(), ["get_job"], "answered", [302, 404], None),
     ],
 )
 def test_what_is_sent_again(policy, operations, outcome, statuses, pause):
@@ -43,11 +42,11 @@ def test_what_is_sent_again(policy, operations, outcome, statuses, pause):
 def test_the_delay_doubles_up_to_its_cap_and_the_random_number_spreads_it():
     """From nothing to the ceiling. Three attempts are two retries."""
     policy = RetryPolicy(attempts=99, base=0.5, cap=8)
-    delays = [policy.delay(GET_JOB, "unknown", attempt=n, random=1.0) for n in (*range(1, 8), 98, 99)]
+    delays = [policy.delay("get_job", "unknown", attempt=n, random=1.0) for n in (*range(1, 8), 98, 99)]
     assert delays == [0.5, 1, 2, 4, 8, 8, 8, 8, None]
-    assert policy.delay(GET_JOB, "unknown", attempt=5, random=0.0) == 0
-    assert RetryPolicy().delay(GET_JOB, "unknown", attempt=2, random=1.0) == 1
-    assert RetryPolicy().delay(GET_JOB, "unknown", attempt=3, random=1.0) is None
+    assert policy.delay("get_job", "unknown", attempt=5, random=0.0) == 0
+    assert RetryPolicy().delay("get_job", "unknown", attempt=2, random=1.0) == 1
+    assert RetryPolicy().delay("get_job", "unknown", attempt=3, random=1.0) is None
 
 
 @pytest.mark.parametrize(
@@ -55,7 +54,7 @@ def test_the_delay_doubles_up_to_its_cap_and_the_random_number_spreads_it():
 )
 def test_a_pause_that_the_service_asks_for_is_never_cut(asked, random, pause):
     """At least as long as asked for; beyond the cap there is no waiting at all."""
-    delay = RetryPolicy().delay(CREATE_JOB, "refused", attempt=1, random=random, retry_after=asked)
+    delay = RetryPolicy().delay("create_job", "refused", attempt=1, random=random, retry_after=asked)
     assert delay == (pause and pytest.approx(pause))
 
 
