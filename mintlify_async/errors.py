@@ -433,7 +433,8 @@ class JobTimeoutError(MintlifyError, TimeoutError):
         job: The last record seen, or None.
         waited: How long the wait lasted, in seconds.
         certain_in: If the last record has a final status that may belong to the previous turn, the seconds
-            until it can be accepted. Otherwise None.
+            after which a poll accepts it, here or in another process, if it has not changed. Otherwise None.
+            After two follow-ups in a row, two polls are needed, and these are the seconds until the first.
     """
 
     def __init__(self, ref: JobRef, job: Job | None, waited: float, certain_in: float | None = None) -> None:

@@ -120,7 +120,7 @@ class JobHandle:
         Raises:
             JobFailedError: The job has failed, and *check* is true.
             JobTimeoutError: The timeout has passed. The job continues at the service. If a final status was
-                seen, ``certain_in`` is the time until it can be accepted.
+                seen, ``certain_in`` is the time after which a poll accepts it.
             AuthenticationError: 401. Other refusals, such as 403, also end the wait immediately.
             NotFoundError: The job does not exist. Tolerated for 30 s after its creation, and
                 of a job that was seen before like an outage.

@@ -22,7 +22,7 @@ from ..runtime.tasks import running_loop
 from ..settings.options import Observation
 from .claims import LEASE_MARGIN, LONGEST_LEASE, Claim, request_parts
 from .send_once import OnceSender
-from .stale_guard import JobState, JobStates, Look, Moment, response_headers
+from .stale_guard import JobState, JobStates, Look, Moment, next_order, response_headers
 
 
 def moment(headers: Mapping[str, str]) -> Moment:
@@ -128,7 +128,7 @@ async def look_at(core: Core, state: JobState, call: Call, *, retry: bool = Fals
         retry: Whether to retry. If not, there is one attempt.
     """
     loop = asyncio.get_running_loop()
-    began, date = loop.time(), dates.now()
+    began, date, order = loop.time(), dates.now(), next_order()
     job: Job | None = None
     error: Exception | None = None
     try:
@@ -138,7 +138,8 @@ async def look_at(core: Core, state: JobState, call: Call, *, retry: bool = Fals
     except Exception as failure:  # each wait decides whether to tolerate it
         error = failure
     served = http_date(response_headers(job, error).get("date"))
-    look = Look(Moment(Stamp(date, served), loop, began), loop.time(), job if error is None else None, error)
+    start = Moment(Stamp(date, served), loop, began, order=order)
+    look = Look(start, loop.time(), job if error is None else None, error)
     if error is None:
         state.see(look)
     return look

@@ -7,13 +7,16 @@ started long enough after the follow-up. No I/O.
 
 from __future__ import annotations
 
+import itertools
+import math
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from ..model.job_record import TERMINAL_STATES, Job
 from ..model.job_ref import End, JobRef, Stamp
@@ -45,6 +48,10 @@ JobKey = tuple[str, str]
 """The project and the job."""
 
 
+next_order = partial(next, itertools.count(1))
+"""Returns the order of a moment that is now; see :class:`Moment`."""
+
+
 @frozen(eq=False)
 class Moment:
     """One moment, by the clocks of an event loop, the service and the machine.
@@ -53,11 +60,14 @@ class Moment:
         stamp: The moment by the two clocks that other machines share.
         loop: The event loop, compared by identity. None when the moment is from a reference.
         time: The loop's time, in seconds.
+        order: Its number among the moments that this process has noted, on any loop. A later one has a higher
+            number.
     """
 
     stamp: Stamp
     loop: object = None
     time: float = 0.0
+    order: int = field(factory=next_order, kw_only=True)
 
 
 @frozen(eq=False)
@@ -109,6 +119,39 @@ def elapsed(since: Moment, look: Look, known_since: float) -> float:
     return max(seconds_here, EARLIER_TURN_SECONDS) if clocks_count else seconds_here
 
 
+def _stands_still(since: Moment, look: Look) -> bool:
+    """Return whether ``Date`` has not moved for an hour by the machines' clocks, between two polls."""
+    date, began = since.stamp.date, look.began.stamp
+    return date is not None and date == began.date and began.at - since.stamp.at >= EARLIER_TURN_SECONDS
+
+
+def certain_at(since: Moment, look: Look, age: float, window: float) -> float:
+    """Return when a poll is certainly accepted that starts then, by the time of *look*'s loop.
+
+    Another process may make that poll. It has the difference of two ``Date`` headers, which is a whole number
+    of seconds, so the time until then is one, too. One second more is for a poll that takes longer.
+
+    Args:
+        since: When the window started.
+        look: A poll.
+        age: The age of *since* at its start, in seconds.
+        window: The window, in seconds.
+    """
+    began = look.began
+    here = began.time + window - age
+    if since.stamp.date is None or began.stamp.date is None:
+        return here
+    dated = began.stamp.date - since.stamp.date - DATE_SECONDS
+    if dated <= age - DATE_SLACK:  # it does not advance, so it does not count
+        return here
+    took = look.ended - began.time
+    return max(here, look.ended + math.ceil(window - dated + took) + 1)
+
+
+Age = Callable[[Moment], float]
+"""Returns the age of a moment at the start of a poll, in seconds; see :func:`elapsed`."""
+
+
 @frozen(eq=False)
 class FollowUp:
     """The newest follow-up of a job.
@@ -125,10 +168,10 @@ class FollowUp:
     was_final: bool
     ending: tuple[str, Moment] | None = None
 
-    def after(self, look: Look, known_since: float, window: float) -> FollowUp:
+    def after(self, look: Look, age: Age, window: float) -> FollowUp:
         """Return the follow-up with what *look*, a successful one, shows of its ending."""
         assert look.job is not None
-        if elapsed(self.sent, look, known_since) < (window - ROUNDING if self._is_in_a_row else 0):
+        if age(self.sent) < (window - ROUNDING if self._is_in_a_row else 0):
             return self
         status = look.job.status
         if self.ending is not None and self.ending[0] == status:
@@ -139,20 +182,31 @@ class FollowUp:
     def _is_in_a_row(self) -> bool:
         return self.ending is not None and self.ending[0] == IN_A_ROW
 
-    def seconds_left(self, look: Look, known_since: float, window: float) -> float:
-        """Return how many seconds after *look* a poll may be accepted; 0 if *look* itself is.
+    def window_start(self, look: Look, age: Age, window: float) -> tuple[Moment, float]:
+        """Return the moment from which a window must pass before a poll is accepted, and its age at *look*.
 
         Args:
             look: A poll.
-            known_since: When its loop got this follow-up, by its time.
+            age: The age of a moment at *look*.
             window: For how long a final status may still be an old one, in seconds.
         """
-        age = elapsed(self.sent, look, known_since)
+        seconds = age(self.sent)
         if self._is_in_a_row:  # so less than a window has passed
-            age -= window
-        elif not self.was_final and age < max(EARLIER_TURN_SECONDS, window):
-            age = 0.0 if self.ending is None else elapsed(self.ending[1], look, known_since)
-        return window - age if window - age > ROUNDING else 0.0
+            return self.sent, min(seconds, window - 2 * ROUNDING)
+        if self.ending is not None and _stands_still(self.ending[1], look):
+            seconds = max(seconds, EARLIER_TURN_SECONDS)
+        if self.was_final or seconds >= max(EARLIER_TURN_SECONDS, window):
+            return self.sent, seconds
+        return (look.began, 0.0) if self.ending is None else (self.ending[1], age(self.ending[1]))
+
+    def seconds_left(self, look: Look, age: Age, window: float) -> float:
+        """Return how many seconds after *look* a poll may be accepted; 0 if *look* itself is.
+
+        Of a follow-up in a row, that poll is the one that starts the window. The arguments are those of
+        :meth:`window_start`.
+        """
+        left = window - self.window_start(look, age, window)[1]
+        return left if left > ROUNDING else 0.0
 
 
 StateBefore = tuple[bool, bool, FollowUp | None]
@@ -186,18 +240,21 @@ class JobState:
         self._was_final = False
         self._sending = 0
         self._left: float | None = 0.0  # from the last look until a final status is accepted; None: no look
-        self._known: tuple[object, Moment | None, float] = (None, None, 0.0)
+        self._certain_at = 0.0  # by the time of the last look's loop
+        self._known: WeakKeyDictionary[Moment, WeakKeyDictionary[object, float]] = WeakKeyDictionary()
+        self._lock = threading.RLock()  # a session may serve several threads
         self.join(ref)
 
     def join(self, ref: JobRef) -> None:
         """Add the new data of *ref*, such as a creation, a final status, a newer follow-up."""
-        if self.created is None and ref.created is not None:
-            self.created = Moment(ref.created)
-        if ref.sent is None:
-            self._was_final = self._was_final or (ref.was_final and self.follow_up is None)
-        elif self.follow_up is None or _is_newer(ref.sent, self.follow_up.sent.stamp):
-            ending = None if ref.end is None else (ref.end.status, Moment(ref.end.since))
-            self.follow_up, self._left = FollowUp(Moment(ref.sent), ref.was_final, ending), None
+        with self._lock:
+            if self.created is None and ref.created is not None:
+                self.created = Moment(ref.created)
+            if ref.sent is None:
+                self._was_final = self._was_final or (ref.was_final and self.follow_up is None)
+            elif self.follow_up is None or _is_newer(ref.sent, self.follow_up.sent.stamp):
+                ending = None if ref.end is None else (ref.end.status, Moment(ref.end.since))
+                self.follow_up, self._left = FollowUp(Moment(ref.sent), ref.was_final, ending), None
 
     @property
     def accepted(self) -> bool:
@@ -214,11 +271,26 @@ class JobState:
         """Whether the job was seen with an accepted final status; a POST's own record does not count."""
         return self.done if self.look is not None else self._was_final and self.accepted
 
+    def result(self, since: int) -> Job | None:
+        """Return the accepted final record if a poll read it that started after the order *since*, or None.
+
+        It may be any task's and any loop's poll.
+        """
+        with self._lock:
+            is_new = self.look is not None and self.look.began.order > since
+            return self.job if is_new and self.done else None
+
+    def counts_in(self, now: float) -> float | None:
+        """Return the seconds until a poll here may accept the last seen final status. None without one."""
+        with self._lock:
+            if self._sending or not self._left or self.look is None or self.job is None or not self.job.done:
+                return None
+            return max(0.0, self._left - (now - self.look.began.time))
+
     def certain_in(self, now: float) -> float | None:
-        """Return the seconds until the last seen final status can be accepted. None without one."""
-        if self._sending or not self._left or self.look is None or self.job is None or not self.job.done:
-            return None
-        return max(0.0, self._left - (now - self.look.began.time))
+        """Return the seconds until a poll anywhere accepts the last seen final status. None without one."""
+        with self._lock:
+            return None if self.counts_in(now) is None else max(0.0, self._certain_at - now)
 
     @property
     def ref(self) -> JobRef:
@@ -236,40 +308,38 @@ class JobState:
         )
 
     def see(self, look: Look) -> None:
-        """Record a successful poll. A poll that started before the last one adds nothing."""
-        last_look = self.look
-        if (
-            last_look is not None
-            and last_look.began.loop is look.began.loop
-            and look.began.time < last_look.began.time
-        ):
-            return
-        self.job, self.look = look.job, look
-        self.raw = None if look.job is None else look.job.raw
-        known_since = self._known_since(look)
-        if self.follow_up is not None:
-            self.follow_up = self.follow_up.after(look, known_since, self.window)
-            self._left = self.follow_up.seconds_left(look, known_since, self.window)
+        """Record a successful poll. A poll that started before the last one, on any loop, adds nothing."""
+        with self._lock:
+            if self.look is not None and look.began.order < self.look.began.order:
+                return
+            self.job, self.look = look.job, look
+            self.raw = None if look.job is None else look.job.raw
+            if self.follow_up is not None:
+                age = partial(self._age, look)
+                self.follow_up = self.follow_up.after(look, age, self.window)
+                self._left = self.follow_up.seconds_left(look, age, self.window)
+                since, seconds = self.follow_up.window_start(look, age, self.window)
+                self._certain_at = certain_at(since, look, seconds, self.window)
 
-    def _known_since(self, look: Look) -> float:
-        """Return when this loop got the present follow-up. It is no later than the end of *look*."""
-        sent = None if self.follow_up is None else self.follow_up.sent
-        if self._known[0] is not look.began.loop or self._known[1] is not sent:
-            self._known = (look.began.loop, sent, look.ended)
-        return self._known[2]
+    def _age(self, look: Look, since: Moment) -> float:
+        """Return the age of *since* at the start of *look*; each loop has a beginning of its own."""
+        loops = self._known.setdefault(since, WeakKeyDictionary())
+        began = look.began
+        known_since = loops.setdefault(began.loop, began.time if since.order < began.order else look.ended)
+        return elapsed(since, look, known_since)
 
     def age(self, look: Look) -> float | None:
         """Return the age of the job at the start of *look*, in seconds. None if it is unknown."""
-        if self.created is None:
-            return None
-        return max(0.0, elapsed(self.created, look, self._known_since(look)))
+        with self._lock:
+            return None if self.created is None else max(0.0, self._age(look, self.created))
 
     def begin_sending(self, window: float) -> StateBefore:
         """Accept nothing until a follow-up was sent. Return the argument of :meth:`end_sending`."""
-        self.window = window
-        state_before = self.was_final, self.accepted, self.follow_up
-        self._sending += 1
-        return state_before
+        with self._lock:
+            self.window = window
+            state_before = self.was_final, self.accepted, self.follow_up
+            self._sending += 1
+            return state_before
 
     def end_sending(self, state_before: StateBefore, sent_at: Moment | None, job: Job | None = None) -> None:
         """Note how the sending of a follow-up has ended.
@@ -280,14 +350,15 @@ class JobState:
                 nothing.
             job: The record in the response, or None.
         """
-        self._sending -= 1
-        if sent_at is not None:
-            was_final, was_certain, previous_follow_up = state_before
-            # If follow-ups were sent at the same time, the turn of another one may end first.
-            alone = not self._sending and self.follow_up is previous_follow_up
-            ending = None if was_certain and alone else (IN_A_ROW, sent_at)
-            self.follow_up, self._left = FollowUp(sent_at, was_final and alone, ending), None
-            self.job = job or self.job
+        with self._lock:
+            self._sending -= 1
+            if sent_at is not None:
+                was_final, was_certain, previous_follow_up = state_before
+                # If follow-ups were sent at the same time, the turn of another one may end first.
+                alone = not self._sending and self.follow_up is previous_follow_up
+                ending = None if was_certain and alone else (IN_A_ROW, sent_at)
+                self.follow_up, self._left = FollowUp(sent_at, was_final and alone, ending), None
+                self.job = job or self.job
 
 
 def _is_newer(stamp: Stamp, other_stamp: Stamp) -> bool:

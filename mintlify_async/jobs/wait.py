@@ -37,7 +37,7 @@ from ..settings.poll_policy import NOT_FOUND_SECONDS, SHORTEST
 from ..settings.retry_policy import TRY_AGAIN_STATUSES
 from .poll_scheduler import scheduler_of
 from .requests import poll_call
-from .stale_guard import JobState, Look
+from .stale_guard import JobState, Look, next_order
 
 TOLERATED_STATUSES: Final = TRY_AGAIN_STATUSES | {429}
 """Statuses below 500 that do not end a wait at once, but count as an outage like 5xx."""
@@ -69,6 +69,7 @@ class JobWait:
         self._time = asyncio.get_running_loop().time
         self._began = self._looked_at = self._time()
         self._deadline = math.inf if timeout is None else self._began + timeout
+        self._order = next_order()  # looks that started after this wait have higher ones
         self._polls = 0
         self._failing_since: float | None = None
         self._last: Job | None = None
@@ -98,10 +99,15 @@ class JobWait:
                 self._tolerate(look, look.error)
                 continue
             self._failing_since = None
-            # A final record that is not accepted may be the result of the turn before.
-            if look.job is not None and look.job != self._last and (state.done or not look.job.done):
-                self._last = look.job
-                return look.job
+            # A final record that is not accepted may be the result of the turn before. If this look hung, the
+            # accepted one may be another look's.
+            result = state.result(self._order)
+            job = look.job if result is None else result
+            if job is not None and job != self._last and (result is not None or not job.done):
+                self._last = job
+                return job
+        if (result := state.result(self._order)) is not None:  # while this wait's own look hung
+            return result
         now = self._time()
         raise JobTimeoutError(state.ref, state.job, now - self._began, state.certain_in(now))
 
@@ -110,9 +116,9 @@ class JobWait:
         if self._polls == 0:
             return self._began
         delay = self._policy.delay(self._polls, random.random())
-        certain_in = self._state.certain_in(self._looked_at)
-        if certain_in is not None:  # the poll at the end of the window is the one that counts
-            delay = min(delay, max(certain_in, SHORTEST))
+        counts_in = self._state.counts_in(self._looked_at)
+        if counts_in is not None:  # the poll at the end of the window is the one that counts
+            delay = min(delay, max(counts_in, SHORTEST))
         return self._looked_at + delay
 
     def _tolerate(self, look: Look, error: Exception) -> None:

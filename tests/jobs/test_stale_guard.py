@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import os
 import random
 
@@ -22,14 +23,21 @@ from mintlify_async.errors import (
     ServerError,
     StateError,
 )
-from mintlify_async.jobs.handle import Turn
+from mintlify_async.jobs.handle import Turn, handle_for
 from mintlify_async.jobs.stale_guard import FollowUp, JobState, JobStates, Look, Moment, elapsed
 from mintlify_async.model.job_ref import JobRef, Stamp
 from mintlify_async.runtime import dates
+from mintlify_async.settings.api_keys import Key
+from mintlify_async.settings.assumptions import Assumptions
 from mintlify_async.settings.poll_policy import PollPolicy
 from tests.support.job_fakes import FakeAgent, at_times, down, in_turn, lost, record, refused
 
-HERE, THERE = object(), object()
+
+class Loop:
+    """In place of an event loop, for moments: they only compare it."""
+
+
+HERE, THERE = Loop(), Loop()
 
 
 def moment(time, *, loop=HERE, date=None, at=None):
@@ -39,6 +47,10 @@ def moment(time, *, loop=HERE, date=None, at=None):
 
 def look(time, status="completed", *, took=0.0, **clocks):
     return Look(moment(time, **clocks), time + took, record(status))
+
+
+def age_at(look):
+    return lambda since: elapsed(since, look, 0)
 
 
 # The comparison of two times -------------------------------------------------------------------
@@ -72,11 +84,14 @@ def test_an_end_of_an_active_job_must_last():
         (139, "completed", 1),
         (140, "completed", 0),
     ]:
-        follow_up = follow_up.after(look(time, status), 0, 60)
-        assert follow_up.seconds_left(look(time, status), 0, 60) == left
-    assert FollowUp(moment(0), was_final=False).seconds_left(look(3600), 0, 60) == 0
+        seen = look(time, status)
+        follow_up = follow_up.after(seen, age_at(seen), 60)
+        assert follow_up.seconds_left(seen, age_at(seen), 60) == left
+    late, soon, then = look(3600), look(59.999), look(60)
+    assert FollowUp(moment(0), was_final=False).seconds_left(late, age_at(late), 60) == 0
     seen_before = FollowUp(moment(0), was_final=True)
-    assert seen_before.seconds_left(look(59.999), 0, 60) > 0 == seen_before.seconds_left(look(60), 0, 60)
+    assert seen_before.seconds_left(soon, age_at(soon), 60) > 0
+    assert seen_before.seconds_left(then, age_at(then), 60) == 0
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -91,19 +106,22 @@ def test_an_end_soon_after_two_follow_ups_in_a_row_does_not_count(elsewhere):
     for time in (0, 13, 52, 59, 62, 119, 121.9):
         state.see(look(time, date=1000 + time))
         assert not state.accepted, time
-    assert state.certain_in(121.9) == pytest.approx(0.1)
+    assert state.counts_in(121.9) == pytest.approx(0.1)
     state.see(look(122, date=1122))
     assert state.accepted
 
 
-def test_an_older_look_says_nothing_new():
-    """It hung while a newer one was answered; what it read is older."""
+@pytest.mark.parametrize("loop", [HERE, THERE])
+def test_an_older_look_says_nothing_new(loop):
+    """It hung while a newer one was answered, on this loop or on another one; what it read is older."""
     state = JobState(JobRef("docs", "job_1"), 60)
     state.end_sending(state.begin_sending(60), moment(0))
-    state.see(look(5, "active"))
-    state.see(look(1, "completed", took=9))
+    old = look(1, "completed", took=9)
+    state.see(look(5, "active", loop=loop))
+    state.see(old)
     assert state.job.status == "active"
     state.see(look(20, "completed"))
+    assert state.job.status == "completed"
     assert state.follow_up.ending[1].time == 20
 
 
@@ -117,6 +135,30 @@ def test_what_another_loop_has_seen_counts_by_date_only():
     assert not state.accepted
     state.see(look(121, loop=THERE, at=0))
     assert state.accepted
+
+
+@pytest.mark.parametrize("was_final", [True, False])
+def test_each_loop_has_its_own_beginning_of_a_window(was_final):
+    """Two loops wait for one reference without a ``Date``: each for one window from its first look."""
+    state = JobState(JobRef("docs", "job_1", sent=Stamp(0.0), was_final=was_final), 60)
+    for time in range(0, 60, 5):
+        state.see(look(time, loop=HERE, at=0))
+        assert not state.accepted, time
+        state.see(look(1000 + time, loop=THERE, at=0))
+        assert not state.accepted, time
+    state.see(look(60, loop=HERE, at=0))
+    assert state.accepted
+    state.see(look(1060, loop=THERE, at=0))
+    assert state.accepted
+
+
+def test_an_end_that_another_loop_has_seen_lasts_from_this_ones_first_look():
+    """This loop has known the follow-up for long, but not the end."""
+    state = JobState(JobRef("docs", "job_1", sent=Stamp(0.0)), 60)
+    state.see(look(0, "active", loop=HERE, at=0))
+    state.see(look(550, loop=THERE, at=0))
+    state.see(look(61, loop=HERE, at=0))
+    assert state.counts_in(61) == 60
 
 
 # Through a handle ------------------------------------------------------------------------------
@@ -184,6 +226,10 @@ async def test_refresh_knows_of_the_guard():
 # In another process ----------------------------------------------------------------------------
 
 
+def loop_time():
+    return asyncio.get_running_loop().time()
+
+
 def dated(agent, *, ahead=0.0, frozen=False):
     """Let the agent send ``Date``; *frozen*: always that of now."""
     time = asyncio.get_running_loop().time
@@ -221,6 +267,63 @@ async def test_a_timeout_says_in_how_many_seconds_the_result_is_certain():
     with pytest.raises(JobTimeoutError, match=r"active after 20\.0 s; it keeps running") as caught:
         await turn.wait(timeout=20)
     assert caught.value.certain_in is None
+
+
+@pytest.mark.parametrize("kind", ["ended before", "active before", "in a row"])
+@pytest.mark.parametrize("latency", [0.0, 0.05, 0.98])
+@pytest.mark.parametrize("sender_waits", [False, True])
+async def test_who_sleeps_until_the_result_is_certain_gets_it(kind, latency, sender_waits):
+    """Also in a new process, which has dates of whole seconds. Follow-ups in a row need two looks."""
+    for offset in (0.0, 0.02, 0.3, 0.7, 0.96, 0.99):
+        agent = FakeAgent(in_turn("completed"))
+        await asyncio.sleep(math.ceil(loop_time()) + offset - loop_time())
+        dated(agent)
+        job = agent.job() if kind == "active before" else await ended(agent)
+        for _ in range(2 if kind == "in a row" else 1):
+            turn = await job.send("Again")
+        agent.latency = latency
+        told, text, here = [], str(turn.ref), sender_waits
+        while True:
+            try:
+                await (turn if here else agent.elsewhere(text)).wait(timeout=0)
+                break
+            except JobTimeoutError as error:
+                text, here = str(error.ref), False
+                told.append(error.certain_in)
+            await asyncio.sleep(told[-1])
+        assert len(told) <= (2 if kind == "in a row" else 1), (offset, told)
+        assert max(told) <= 60 + 4
+
+
+async def test_a_wait_looks_when_the_first_window_of_two_follow_ups_ends():
+    """So it needs two windows and not one pause of its polls more."""
+    agent = FakeAgent(in_turn("completed"))
+    job = await ended(agent)
+    await job.send("Again")
+    turn = await job.send("And again")
+    with pytest.raises(JobTimeoutError) as caught:
+        await turn.wait(timeout=0)
+    assert caught.value.certain_in == pytest.approx(60, abs=0.1)
+    await turn
+    assert agent.now() == pytest.approx(120, abs=0.1)
+
+
+@pytest.mark.parametrize("timeout", [0, 5, 25])
+@pytest.mark.parametrize("was_final", [True, False])
+async def test_a_date_that_stands_still_counts_as_missing(timeout, was_final):
+    """A cache or a recording answers. Short waits in ever new processes end when an hour has passed."""
+    agent = FakeAgent(in_turn("completed"))
+    dated(agent, frozen=True)
+    turn = await (await ended(agent) if was_final else agent.job()).send("Again")
+    text = str(turn.ref)
+    for _ in range(80):
+        try:
+            await agent.elsewhere(text).wait(timeout=timeout)
+            break
+        except JobTimeoutError as error:
+            text = str(error.ref)
+            await asyncio.sleep(60)
+    assert 3600 <= agent.now() <= 3600 + 2 * 90
 
 
 @pytest.mark.parametrize("ahead", [None, -7200, 0, 7200])
@@ -324,6 +427,76 @@ async def test_the_grid_of_replicas_shows_no_turn_before(clocks, poll, lag, kind
         # In time: a window after the end was shown for good, and a poll; an hour where no Date can be used.
         late = 3600 if waits == "short waits" and date in (None, "frozen") else 0
         assert agent.now() <= max(end + lag + 60, 120, late) + 60 + 2 * poll.cap + 25, (length, earlier)
+
+
+# A second look of the job next to the wait -----------------------------------------------------
+
+
+def with_key(agent, turn, key):
+    """Return a handle of the same turn whose polls have another key."""
+    options = evolve(agent.core.options, admin_key=Key("admin", key, Assumptions()))
+    return handle_for(evolve(agent.core, options=options), turn)
+
+
+def hanging(agent, script, hangs):
+    """Let the agent's polls show *script*, each after the seconds that *hangs* gives for its start."""
+
+    def show(now):
+        agent.latency = hangs(now)
+        return script(now)
+
+    agent.exclusive = False
+    agent.scripts["job_1"] = show
+
+
+@pytest.mark.parametrize("old", ["completed", "failed"])
+@pytest.mark.parametrize("beside", ["refresh", "wait", "wait until the deadline"])
+async def test_a_wait_whose_poll_hangs_returns_the_newer_record(beside, old):
+    """The poll has the end of the turn before. Meanwhile another look of the job was accepted."""
+    agent = FakeAgent(in_turn(record(old, model="before")))
+    turn = await (await ended(agent)).send("Again")
+    agent.looks.clear()
+    agent.now()
+    ends = at_times((0, record(old, model="before")), (59.5, record("completed", model="after")))
+    hanging(agent, ends, lambda now: 9.8 if now < 59.9 else 0.0)
+    other = with_key(agent, turn, "mint_of_another_session")
+    await asyncio.sleep(51)
+    timeout = 8.5 if beside == "wait until the deadline" else None
+    wait = asyncio.create_task(turn.wait(timeout=timeout))
+    await asyncio.sleep(9.2)
+    seen = await (other.refresh() if beside == "refresh" else other.wait())
+    assert seen.model == "after"
+    assert turn.done
+    assert not wait.done()
+    assert (await wait).model == "after"
+
+
+@pytest.mark.parametrize("beside", ["refresh", "wait"])
+@pytest.mark.parametrize(
+    "part", [pytest.param(n, marks=[pytest.mark.sweep] if WHOLE else []) for n in range(20)]
+)
+async def test_a_second_look_never_makes_a_wait_return_an_old_result(beside, part):
+    """Replicas lag, polls hang, and another task looks at the same job at random times."""
+    for seed in range(part, 2000 if WHOLE else 200, 20):
+        chance = random.Random(seed)
+        agent = FakeAgent(in_turn(record("completed", model="before")), poll=PollPolicy(initial=5, factor=1))
+        turn = await (await ended(agent)).send("Again")
+        length = chance.choice([1.0, 20.0, 50.0])
+        shown, _ = turns(None, length, lambda c=chance: c.choice([0.0, c.uniform(45, 54)]))
+        hanging(agent, shown, lambda now, c=chance: c.choice([0.05, c.uniform(5, 9.5)]))
+        other = with_key(agent, turn, "mint_of_another_session")
+
+        async def look(other=other, c=chance):
+            for _ in range(40):
+                await asyncio.sleep(c.uniform(0.1, 6))
+                with contextlib.suppress(APIConnectionError):
+                    await other.refresh()
+
+        second = asyncio.create_task(look() if beside == "refresh" else other.wait())
+        assert (await turn.wait()).model == "after", seed
+        second.cancel()
+        await asyncio.wait([second])
+        await agent.close()
 
 
 # Sending ---------------------------------------------------------------------------------------
