@@ -271,7 +271,8 @@ class _Attempts:
             return
         wait = retry_after_seconds(answer.headers, dates.now())
         try:
-            await self.quota.block(_counted(self.call), _scope_of(self.call, key), wait)
+            block = self.quota.block(_counted(self.call), _scope_of(self.call, key), wait)
+            await self.transport.unless_closed(block)
         except Exception as error:  # the refusal itself says more
             log.warning("a refusal of the service could not be recorded for other calls: %s", error)
 

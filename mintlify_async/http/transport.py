@@ -26,7 +26,7 @@ from ..model.response_info import Headers
 from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse
 from ..runtime import dates
-from ..runtime.limits import PASSES, TimeLimit
+from ..runtime.limits import PASSES, TimeLimit, TimeLimits
 from ..runtime.per_event_loop import session_closed
 from ..settings.api_keys import Secret
 from ..settings.assumptions import Assumptions
@@ -183,14 +183,14 @@ class Transport:
         self._settings = settings
         self._own_sessions: dict[bool, aiohttp.ClientSession] = {}  # by whether a connection is used once
         self._streams: set[LiveResponse] = set()
-        self._limits: set[TimeLimit] = set()  # of what waits here
+        self._limits = TimeLimits()  # of what waits here
         self._closed = False
 
     async def unless_closed(self, step: Awaitable[T]) -> T:
         """Wait for *step*, which sends nothing.
 
         Raises:
-            StateError: This was closed meanwhile; *step* was cancelled.
+            StateError: This is closed, or was closed meanwhile; *step* was cancelled.
         """
         limit = TimeLimit(among=self._limits)
         try:
@@ -231,7 +231,10 @@ class Transport:
         response = await self._send(call, key, limit, sending, fresh=fresh)
         success = 200 <= response.status < 300  # 101 is none
         if success and call.operation.streams:
-            return LiveResponse(response, self._streams, call, started, total_at, key)
+            live = LiveResponse(response, self._streams, call, started, total_at, key)
+            if self._closed:  # when the headers had just arrived
+                live.close_with_session()
+            return live
         return await self._whole(call, response, limit, success=success)
 
     async def _send(
@@ -367,8 +370,7 @@ class Transport:
     async def close(self) -> None:
         """Wake every task that waits to send, close every open stream, then our own aiohttp sessions."""
         self._closed = True
-        for limit in list(self._limits):
-            limit.end()
+        self._limits.end()
         for stream in list(self._streams):
             stream.close_with_session()
         for _ in range(PASSES if self._limits else 0):  # so that each ended upload drops its own connection

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Alarm", "TimeLimit"]
+__all__ = ["Alarm", "TimeLimit", "TimeLimits"]
 
 PASSES = 5
 """Turns of the loop between the limit and its end: reading the socket, waking the reader, three to spare."""
@@ -52,6 +52,22 @@ class Alarm:
             self._callback()
 
 
+class TimeLimits(set["TimeLimit"]):
+    """The limits whose blocks run now, for code that ends all of them.
+
+    Attributes:
+        ended: Whether :meth:`end` was called.
+    """
+
+    ended = False
+
+    def end(self) -> None:
+        """End every block at its next suspension, for good: also a block that begins later."""
+        self.ended = True
+        for limit in list(self):
+            limit.end()
+
+
 class TimeLimit:
     """As ``asyncio.timeout``, but its time comes after a further look at the sockets, and a task can end it.
 
@@ -63,7 +79,7 @@ class TimeLimit:
 
     Args:
         at: When the block ends, by the running loop's time. None and infinity mean never.
-        among: Holds the limit while its block runs, for code that ends all of them.
+        among: Holds the limit while its block runs, and ends it if it has ended itself.
 
     Attributes:
         ended: Whether :meth:`end` ended the block.
@@ -71,7 +87,7 @@ class TimeLimit:
 
     __slots__ = ("_alarm", "_among", "_at", "_cancelling", "_has_cancelled", "_loop", "_task", "ended")
 
-    def __init__(self, at: float | None = None, among: set[TimeLimit] | None = None) -> None:
+    def __init__(self, at: float | None = None, among: TimeLimits | None = None) -> None:
         self._among = among
         self._at = math.inf if at is None else at
         self._loop = asyncio.get_running_loop()
@@ -87,7 +103,7 @@ class TimeLimit:
         self._cancelling = self._task.cancelling()
         if self._among is not None:
             self._among.add(self)
-        if self.ended:
+        if self.ended or (self._among is not None and self._among.ended):
             self.end()
         elif self._at < math.inf:
             self._alarm = Alarm(self._at, self._expire)
