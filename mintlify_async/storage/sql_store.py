@@ -26,6 +26,11 @@ CREATE INDEX slots_at ON slots (log, at)
 
 _LIVE: Final = "(ends IS NULL OR ends > ?)"
 _GET: Final = f"SELECT key, value, version, since FROM records WHERE key = ? AND {_LIVE}"
+_CORRECT: Final = (
+    "UPDATE records SET since = ?, ends = ? + (ends - since) "
+    "WHERE key = ? AND since > ? AND typeof(since) = 'real'"  # a damaged record stays as it is
+)
+_CORRECT_SLOTS: Final = "UPDATE slots SET at = ? WHERE log = ? AND at > ?"
 _PUT: Final = "INSERT OR REPLACE INTO records (key, value, version, since, ends) VALUES (?, ?, ?, ?, ?)"
 _SLOT: Final = "INSERT OR IGNORE INTO slots (log, slot, at) VALUES (?, ?, ?)"
 
@@ -55,6 +60,7 @@ class SQLStore(NothingToClose):
         """Return the records that exist under *keys*, and the store's time."""
 
         def step(db: Connection, now: float) -> Snapshot:
+            _correct(db, keys, now)
             rows = [row for key in keys for row in db.execute(_GET, (key, now))]
             return Snapshot(records={row[0]: self._record(*row) for row in rows}, now=now)
 
@@ -100,6 +106,7 @@ class SQLStore(NothingToClose):
         """If every window has a free slot and there is no block, take *slot* in all windows."""
 
         def step(db: Connection, now: float) -> TakeResult:
+            _correct(db, [block], now)
             ends = db.execute(f"SELECT ends FROM records WHERE key = ? AND {_LIVE}", (block, now)).fetchone()
             block_seconds = 0.0 if ends is None else math.inf if ends[0] is None else ends[0] - now
             counts = [_count(db, window, now) for window in windows]
@@ -129,6 +136,15 @@ class SQLStore(NothingToClose):
         return Record(value=value, version=version, since=since)
 
 
+def _correct(db: Connection, keys: Collection[str], now: float) -> None:
+    """Date records under *keys* back to *now* that were written while the clock was ahead.
+
+    Their age counts from now on. To count them as new is not enough, because they would stay new until the
+    clock has caught up.
+    """
+    db.executemany(_CORRECT, [(now, now, key, now) for key in keys])
+
+
 def _version(db: Connection, key: str, now: float) -> Any:
     row = db.execute(f"SELECT version FROM records WHERE key = ? AND {_LIVE}", (key, now)).fetchone()
     return None if row is None else row[0]
@@ -140,6 +156,7 @@ def _has(db: Connection, window: Window, slot: str) -> bool:
 
 
 def _count(db: Connection, window: Window, now: float) -> int:
+    db.execute(_CORRECT_SLOTS, (now, window.key, now))  # see _correct
     db.execute("DELETE FROM slots WHERE log = ? AND at <= ?", (window.key, now - window.seconds))
     (count,) = db.execute("SELECT count(*) FROM slots WHERE log = ?", (window.key,)).fetchone()
     return int(count)

@@ -25,7 +25,8 @@ class SQLiteStore(SQLStore):
     cannot be used, when another process locks it for 10 s, and when another version of this package wrote it.
     It uses this computer's time. While the clock is ahead, records with *keep* cannot be seen, and slots are
     free early. When the clock is right again, the records are back, because they are deleted only 30 days
-    after they expired.
+    after they expired. A slot, a block or a claim from that time then counts as one of the present, from the
+    first step that reads it.
 
     Do not fork a process while a step runs, because the file is then locked forever for the child. Start
     worker processes with the start method ``spawn``, or before the first call.
