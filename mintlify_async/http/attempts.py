@@ -196,18 +196,30 @@ class _Attempts:
         _hide(answer, key)
         if call.thread is not None and call.thread.key is not None and isinstance(answer, WholeResponse):
             _hide(answer, call.thread.key)  # from a live answer it is read first, and masked later
-        self._note(began, answer, None)
+        try:
+            job = self._job_in(answer)  # before an observer can raise, because its job may be paid for
+        finally:
+            self._note(began, answer, None)
         for name in ("deprecation", "sunset"):
             if name in answer.headers:
                 _announce(name, answer.headers[name])
+        if job is not None:
+            return job
         if isinstance(answer, LiveResponse):
             return answer
-        if answer.is_success:
-            return read_job(assumptions, answer, self.number, id_is_enough=bool(call.operation.costs))
         if answer.status == 429:
             await self._block(answer, key)
         wait = retry_after_seconds(answer.headers, dates.now(), resets=answer.status == 429)
         raise status_error(assumptions, call, answer, wait)
+
+    def _job_in(self, answer: LiveResponse | WholeResponse) -> Job | None:
+        """Return the job in *answer*, and note its id. None if it is a question's or a refusal."""
+        if isinstance(answer, LiveResponse) or not answer.is_success:
+            return None
+        id_is_enough = bool(self.call.operation.costs)
+        job = read_job(self.options.assumptions, answer, self.number, id_is_enough=id_is_enough)
+        self.sending.job_id = job.id
+        return job
 
     async def _ready(self, pause: float) -> tuple[Secret, Lease | None]:
         """Wait for the needs of an attempt: *pause*, the key, a slot. Closing the session ends the wait."""

@@ -28,9 +28,19 @@ class Sending:
         sent_at: The date of the newest attempt's first byte, in seconds since 1970; None when none was
             written. An attempt that was refused with 429 no longer counts once another one is to follow.
         failure: What ``before_first_byte`` raised in the newest attempt, or None.
+        job_id: The id of the job in the response, as soon as it was read, or None.
     """
 
-    __slots__ = ("_asked", "_attempt", "_open", "before_first_byte", "failure", "on_retry", "sent_at")
+    __slots__ = (
+        "_asked",
+        "_attempt",
+        "_open",
+        "before_first_byte",
+        "failure",
+        "job_id",
+        "on_retry",
+        "sent_at",
+    )
 
     def __init__(
         self,
@@ -41,6 +51,7 @@ class Sending:
         self.on_retry = on_retry
         self.sent_at: float | None = None
         self.failure: Exception | None = None
+        self.job_id: str | None = None
         self._attempt = 0
         self._open = False
         self._asked = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
@@ -23,6 +24,8 @@ from ..settings.options import Observation
 from .claims import LEASE_MARGIN, LONGEST_LEASE, Claim, request_parts
 from .send_once import OnceSender
 from .stale_guard import JobState, JobStates, Look, Moment, next_order, response_headers
+
+log = logging.getLogger("mintlify_async")
 
 
 def moment(headers: Mapping[str, str]) -> Moment:
@@ -103,14 +106,25 @@ def once(core: Core, dedupe_key: str, call: Call) -> OnceSender:
 
 async def post(core: Core, call: Call, *, sending: Sending | None = None) -> Job:
     """Send *call*, a POST, at most once, and return the job in its answer, which may have no status."""
-    with observed(core, call.operation.name, call.project_id or "", call.job_id) as observation:
-        if observation is not None:
-            note(observation, input=call.prompt)
-        job = await send_job(core, call, sending=sending, observation=observation)
-        if observation is not None:
-            note(observation, conversation_id=job.id)
-            note_job(observation, job)
-        return job
+    sending = sending or Sending()
+    try:
+        with observed(core, call.operation.name, call.project_id or "", call.job_id) as observation:
+            if observation is not None:
+                note(observation, input=call.prompt)
+            job = await send_job(core, call, sending=sending, observation=observation)
+            if observation is not None:
+                note(observation, conversation_id=job.id)
+                note_job(observation, job)
+            return job
+    except BaseException as error:  # an observer's that is no Exception; its other errors change nothing
+        if sending.job_id is not None:
+            log.warning(
+                "%s was answered with job %s, but the call ended with %s",
+                call.operation,
+                printable(sending.job_id),
+                type(error).__name__,
+            )
+        raise
 
 
 def poll_call(core: Core, state: JobState, seconds: float | None) -> Call:

@@ -85,3 +85,46 @@ async def test_an_observer_that_fails_harms_nothing(service, caplog, method, fai
     failures = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert {record.getMessage() for record in failures} == {"the session's observer failed"}
     assert "mine" in caplog.text
+
+
+class Leave(BaseException):
+    """An error that is no ``Exception``, such as those of ``pytest.fail`` and of extensions in Rust."""
+
+
+def leave(*arguments):
+    raise Leave
+
+
+def leave_at_the_id(name, value):
+    if name == "conversation_id":
+        raise Leave
+
+
+@contextmanager
+def leaving_at_its_end():
+    yield
+    raise Leave
+
+
+LEAVING = {"event": leave, "set": leave_at_the_id, "end": leave, "active": leaving_at_its_end}
+
+
+@pytest.mark.parametrize("post", ["create_job", "send_message"])
+@pytest.mark.parametrize("method", LEAVING)
+async def test_the_id_of_a_paid_job_is_in_the_log_whatever_an_observer_raises(service, caplog, method, post):
+    """The response was read, so the job exists although the call ends with the observer's error."""
+    watch = Watch()
+    async with service.session() as session:
+        job = await session.create_job("x")
+        with_observer = session.with_options(observer=watch)
+        setattr(watch, method, LEAVING[method])
+        caplog.clear()
+        with pytest.raises(Leave):
+            await (
+                with_observer.create_job("x")
+                if post == "create_job"
+                else with_observer.job(job.ref).send("x")
+            )
+    job_ids = [job.id, *(id for id in service.jobs if id != job.id)]
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert f"was answered with job {job_ids[post == 'create_job']}, but the call ended with Leave" in line
