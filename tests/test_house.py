@@ -69,6 +69,7 @@ TIME_FUNCTIONS = {"time", "monotonic", "perf_counter", "now", "utcnow", "today",
 FOREIGN_PRIVATE = {
     "_getframe",  # sys._getframe is documented; inspect.stack() reads source files
     "_loop",  # aiohttp has no public way to ask which loop a connector belongs to
+    "_get",  # nor to refuse a connection of its pool: connect(), which is public, opens one too many instead
     "_closed",  # nor to tell a connector of a dead loop that it is closed
     "_selector",  # asyncio has no public way to reach a loop's selector
 }

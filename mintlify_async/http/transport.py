@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import platform
+import select
 import socket
 import ssl as ssl_module
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import nullcontext, suppress
 from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import aiohttp
 import yarl
@@ -45,6 +46,11 @@ from .failures import (
 )
 from .first_byte import Sending
 from .live_response import LiveResponse
+
+if TYPE_CHECKING:
+    from aiohttp.client_reqrep import ConnectionKey
+    from aiohttp.connector import Connection
+    from aiohttp.tracing import Trace
 
 __all__ = ["RequestRecorder", "Transport", "TransportSettings", "reset_connection"]
 
@@ -318,7 +324,7 @@ class Transport:
 
     def _new_session(self, *, force_close: bool) -> aiohttp.ClientSession:
         # limit=0: with aiohttp's default the 101st stream would wait in silence.
-        connector = aiohttp.TCPConnector(
+        connector = _Connector(
             limit=0,
             force_close=force_close,
             keepalive_timeout=None if force_close else KEEP_ALIVE_SECONDS,
@@ -390,6 +396,32 @@ class Transport:
             session.detach()
             if connector is not None:
                 _close_connector(connector)
+
+
+class _Connector(aiohttp.TCPConnector):
+    """A pool that never gives out a kept connection on which anything arrived while nobody used it.
+
+    The next request would take those bytes for its answer. aiohttp does not ask when it takes a connection
+    out of its pool, and when the request's body is written it is too late.
+    """
+
+    async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:
+        while (connection := await super()._get(key, traces)) is not None and _has_stray_bytes(connection):
+            connection.close()
+        return connection
+
+
+def _has_stray_bytes(connection: Connection) -> bool:
+    """Return whether bytes, or an end, arrived on a connection that was idle."""
+    if connection.protocol is None or connection.protocol.should_close:
+        return True
+    transport = connection.transport
+    sock = None if transport is None else transport.get_extra_info("socket")
+    if sock is None:
+        return False
+    poll = select.poll()  # the kernel has what the loop was too busy to read
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _new_socket(address: tuple[Any, ...]) -> socket.socket:
