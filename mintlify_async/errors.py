@@ -143,6 +143,7 @@ class APIConnectionError(MintlifyError):
         reason: ``dns``, ``connect``, ``certificate``, ``tls``, ``proxy``, ``timeout``, ``lost``
             (the connection ended) or ``protocol`` (the answer is not HTTP).
         sent_at: When the body was sent, in seconds since the epoch, or None.
+        proxy_status: The HTTP status with which a proxy refused to connect, or None.
     """
 
     def __init__(
@@ -159,6 +160,7 @@ class APIConnectionError(MintlifyError):
         self.operation = operation
         self.reason = reason
         self.sent_at = sent_at
+        self.proxy_status: int | None = None
 
 
 class APITimeoutError(APIConnectionError, TimeoutError):

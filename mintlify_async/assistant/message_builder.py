@@ -17,6 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from heapq import heappop, heappush
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from attrs import define, evolve, field, fields
@@ -123,6 +124,7 @@ class MessageBuilder:
         self.parts: list[msg.MessagePart] = []
         self._step_start = 0  # index of the first part of the current step
         self._calls: dict[str, list[int]] = {}  # the parts of each call, in order
+        self._approvals: dict[str, list[int]] = {}  # heaps of the parts that had each request
         self._data: dict[tuple[str, str], int] = {}
         self._metadata: Any = None
         self.finish_reason: str | None = None
@@ -138,6 +140,8 @@ class MessageBuilder:
         self.parts.append(part)
         if isinstance(part, msg.ToolPart):
             self._calls.setdefault(part.tool_call_id, []).append(at)
+            if part.approval:
+                heappush(self._approvals.setdefault(part.approval.id, []), at)
         elif isinstance(part, msg.DataPart) and part.id is not None:
             self._data.setdefault((part.name, part.id), at)
         return at
@@ -393,13 +397,16 @@ class MessageBuilder:
             signature=event.signature,
         )
         self._change(at, state="approval-requested", approval=approval)
+        heappush(self._approvals.setdefault(approval.id, []), at)
 
     def _tool_approval_response(self, event: ev.ToolApprovalResponse) -> None:
-        requests = ((at, p.approval) for at, p in enumerate(self.parts) if isinstance(p, msg.ToolPart))
-        matches = (request for request in requests if request[1] and request[1].id == event.approval_id)
-        at, approval = next(matches, (None, None))
-        if at is None or approval is None:
+        places = self._approvals.get(event.approval_id, [])
+        while places and self._approval_at(places[0], event.approval_id) is None:
+            heappop(places)  # another request has replaced it, or its step was reset
+        approval = self._approval_at(places[0], event.approval_id) if places else None
+        if approval is None:
             raise _not_open(event, event.approval_id)
+        at = places[0]
         self._change(
             at,
             state="approval-responded",
@@ -408,6 +415,12 @@ class MessageBuilder:
                 provider_executed=event.provider_executed, call_provider_metadata=event.provider_metadata
             ),
         )
+
+    def _approval_at(self, at: int, id: str) -> msg.ToolApproval | None:
+        """Return the approval *id* if the part at index *at* has it."""
+        part = self.parts[at] if at < len(self.parts) else None
+        approval = part.approval if isinstance(part, msg.ToolPart) else None
+        return approval if approval is not None and approval.id == id else None
 
     def _tool_output_denied(self, event: ev.ToolOutputDenied) -> None:
         at, _ = self._find(event, event.tool_call_id)

@@ -294,6 +294,8 @@ class _Attempts:
             return None
         if getattr(error, "reason", None) in (CLOSED, "certificate"):
             return None
+        if 400 <= (getattr(error, "proxy_status", None) or 0) < 500:
+            return None  # a proxy counts wrong passwords, and locks the account after some
         pause = self.options.retry.delay(
             self.call.operation.name,
             _outcome(error),

@@ -65,7 +65,9 @@ def summarize(error: BaseException) -> CauseSummary:
     # frames that it passed to that object: kept, they would keep every reply alive.
     error.__traceback__ = error.__context__ = None
     text = ""
-    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientResponseError):
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        text = _status_of(error)
+    elif isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientResponseError):
         text = ""  # their texts hold whole header blocks
     elif isinstance(error, OSError | aiohttp.ClientError | RuntimeError):
         text = printable(str(error))
@@ -118,7 +120,10 @@ def translate(
     words, reason = _describe(error)
     if reason in _BEFORE_SENDING and written is None:
         sent = "no"
-    return APIConnectionError(f"{operation}: {words}", sent=sent, operation=operation, reason=reason)
+    failure = APIConnectionError(f"{operation}: {words}", sent=sent, operation=operation, reason=reason)
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        failure.proxy_status = error.status
+    return failure
 
 
 def closed_here(operation: str, sent: Sent) -> APIConnectionError:
@@ -141,6 +146,11 @@ def cut_short(operation: str, status: int) -> APIConnectionError:
 _BEFORE_SENDING = frozenset(("dns", "certificate", "tls", "proxy", "connect"))
 
 
+def _status_of(refusal: aiohttp.ClientHttpProxyError) -> str:
+    """Return the status and the words of a proxy."""
+    return f"{refusal.status} {printable(refusal.message, 200)}".rstrip()
+
+
 def _describe(error: BaseException) -> tuple[str, str]:
     """Return what happened in words, and the reason that the error carries."""
     if isinstance(error, aiohttp.ClientConnectorDNSError):
@@ -149,7 +159,9 @@ def _describe(error: BaseException) -> tuple[str, str]:
         return "the server's certificate is not trusted", "certificate"
     if isinstance(error, aiohttp.ClientSSLError | ssl_module.SSLError):
         return "the TLS handshake failed", "tls"
-    if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy refused: {_status_of(error)}", "proxy"
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
         return "the proxy could not be used", "proxy"
     if isinstance(error, aiohttp.ClientConnectorError):
         host = f"[{error.host}]" if ":" in str(error.host) else error.host

@@ -78,6 +78,8 @@ class Thread:
         return hash((Thread, self._id))
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_key"):  # a traceback shows a thread whose arguments were refused
+            return "<Thread without id>"
         return f"Thread(id={self._id!r}, key={MASK!r})" if self._key else f"Thread(id={self._id!r})"
 
     def __reduce__(self) -> tuple[type[Thread], tuple[str]]:

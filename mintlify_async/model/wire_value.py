@@ -103,7 +103,7 @@ class WireValue:
     def _fields(self) -> Iterator[tuple[str, Any]]:
         """Yield the name and the content of each field that counts for equality."""
         for name in _compared_names(cast("Any", type(self))):
-            yield name, getattr(self, name)
+            yield name, getattr(self, name, MISSING)  # a traceback shows values whose making failed
 
     def __eq__(self, other: object) -> bool:
         """Compare field by field with another value of the same class."""

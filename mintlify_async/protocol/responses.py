@@ -152,8 +152,8 @@ def status_error(
 
 
 def _hint(call: Call, answer: WholeResponse) -> str:
-    if 300 <= answer.status < 400:
-        host = _host_of(answer.headers.get("location", "")) or "the same host"
+    if 300 <= answer.status < 400 and "location" in answer.headers:
+        host = _host_of(answer.headers["location"]) or "the same host"
         return f"a redirect to {printable(host, 80)}, which is never followed: check base_url"
     if status_error_class(answer.status) is NotFoundError:
         return _not_found_hint(call)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -130,3 +131,46 @@ def test_data_of_one_id_replaces_the_first_of_them() -> None:
     begun = Message(id="m", role="assistant", parts=tuple(DataPart(name="x", data=n, id="1") for n in (1, 2)))
     folded = fold(event("data-x", id="1", data=3), message=begun)
     assert [part.data for part in folded.message.parts] == [3, 2]
+
+
+def approvals(amount: int) -> list[StreamEvent]:
+    """Return *amount* calls, the requests to approve them, and the responses."""
+    calls = [event("tool-input-available", toolCallId=f"c{n}", toolName="f", input={}) for n in range(amount)]
+    asked = [event("tool-approval-request", toolCallId=f"c{n}", approvalId=f"a{n}") for n in range(amount)]
+    given = [event("tool-approval-response", approvalId=f"a{n}", approved=True) for n in range(amount)]
+    return [*calls, *asked, *given]
+
+
+def steps_to_fold(events: list[StreamEvent]) -> int:
+    """Return how often a function or a generator ran."""
+    steps = 0
+
+    def count(frame: object, kind: str, argument: object) -> None:
+        nonlocal steps
+        steps += kind == "call"
+
+    sys.setprofile(count)
+    try:
+        fold(*events)
+    finally:
+        sys.setprofile(None)
+    return steps
+
+
+def test_the_cost_of_approvals_is_linear() -> None:
+    """Ten times as many approvals take about ten times as many steps."""
+    assert steps_to_fold(approvals(300)) < 11 * steps_to_fold(approvals(30))
+
+
+def test_a_response_goes_to_the_first_part_that_waits_for_it() -> None:
+    """A request that another one replaced, or whose step was reset, gets no response."""
+    calls = [event("tool-input-available", toolCallId=id, toolName="f", input={}) for id in "xyz"]
+    asked = [event("tool-approval-request", toolCallId=id, approvalId="a") for id in "zxy"]
+    folded = fold(*calls, *asked, event("tool-approval-request", toolCallId="x", approvalId="b"))
+    response = event("tool-approval-response", approvalId="a", approved=True)
+    folded.apply(response)
+    states = [part["state"] for part in folded.message.to_wire()["parts"]]
+    assert states == ["approval-requested", "approval-responded", "approval-requested"]
+    folded.apply(event("reset-step"))
+    with pytest.raises(StreamStateError):
+        folded.apply(response)

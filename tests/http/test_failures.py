@@ -142,3 +142,12 @@ async def test_a_password_in_netrc_is_named_as_what_is_in_the_way(service, netrc
             await session.create_job("x")
     assert len(service.requests) == (0 if refused_here else 1)
     assert "netrc" in str(caught.value) or not refused_here
+
+
+@pytest.mark.parametrize("status", [300, 304, 308])
+async def test_a_3xx_without_a_location_is_no_redirect(service, session, status):
+    """The error does not advise to check base_url for a redirect that is none."""
+    script(service, "ask", status=status)
+    with pytest.raises(APIStatusError, match=f"ask: {status}") as caught:
+        await session.ask("x")
+    assert "redirect" not in str(caught.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import pickle
 import ssl
 from contextlib import AsyncExitStack, suppress
 
@@ -12,7 +13,7 @@ import aiohttp
 import pytest
 import trustme
 
-from mintlify_async import ConfigurationError, MintlifySession
+from mintlify_async import APIConnectionError, ConfigurationError, MintlifySession, RetryPolicy
 from mintlify_async.testing import LocalService
 from tests.support.secret_guard import Keys
 
@@ -202,3 +203,45 @@ async def test_the_environment_is_read_when_the_session_is_made(monkeypatch, ser
     async with service.session(proxy="environment") as session:
         monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
         await session.create_job("Fix the typos")
+
+
+REFUSALS = {
+    "407 Proxy Authentication Required": 1,
+    "403 Host not allowed": 1,
+    "429 Too Many": 1,
+    "302 Log in": 3,
+    "502 Bad Gateway": 3,
+}
+"""What a proxy says, and how often it is asked in all."""
+
+
+@pytest.mark.parametrize("words", REFUSALS)
+async def test_a_refusal_of_a_proxy_is_told_and_a_4xx_is_final(words, caplog):
+    """The error, its cause and the log have the status and text. A wrong password is not sent again."""
+    caplog.set_level("INFO")
+    asked: list[bytes] = []
+
+    async def refuse(reader, writer):
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(f"HTTP/1.1 {words}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        proxy = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        session = MintlifySession(
+            base_url="https://service.test",
+            proxy=proxy,
+            admin_key=Keys.admin,
+            project_id="p",
+            retry=RetryPolicy(base=0),
+        )
+        async with session:
+            with pytest.raises(APIConnectionError, match=f"the proxy refused: {words}$") as caught:
+                await session.create_job("Fix the typos")
+    error = caught.value
+    assert (error.sent, error.reason, error.proxy_status) == ("no", "proxy", int(words[:3]))
+    assert pickle.loads(pickle.dumps(error)).proxy_status == error.proxy_status
+    assert words in str(error.__cause__)
+    assert words in caplog.text
+    assert len(asked) == REFUSALS[words]

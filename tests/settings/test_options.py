@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
-from mintlify_async import Assumptions, ConfigurationError, MintlifySession, RetryPolicy
+from mintlify_async import Assumptions, ConfigurationError, Message, MintlifySession, RetryPolicy, Thread
 from tests.support.secret_guard import Keys
 
 KEYS = Keys()
@@ -143,3 +145,21 @@ async def test_the_site_makes_paths_whole(service, bare):
             answer = await reply
             assert answer.sources[0].url == f"{site}/login"
             assert answer.site == reply.site
+
+
+REFUSED = {
+    "a header": lambda: MintlifySession(headers={"X": "\n"}),
+    "a key": lambda: MintlifySession(admin_key="a b"),
+    "a thread": lambda: Thread(3),
+    "a thread's key": lambda: Thread("t", 3),
+    "a message": lambda: Message(id="m", role="user", parts=3),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_traceback_shows_an_object_whose_making_failed(what):
+    """Error trackers, and unittest with ``--locals``, call the repr of every local variable."""
+    with pytest.raises(Exception, match=r".") as caught:
+        REFUSED[what]()
+    seen = [one for frame, _ in traceback.walk_tb(caught.tb) for one in list(frame.f_locals.values())]
+    assert all(isinstance(repr(one), str) for one in seen)
