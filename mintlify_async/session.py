@@ -451,6 +451,8 @@ class MintlifySession:
     async def close(self) -> None:
         """Close all open replies and connections, and end all waits with StateError.
 
+        It waits for a conversation's save that is under way, at most 5 s.
+
         Other event loops close their own connections. This waits for them, at most 5 s in all. A loop that
         is busy for longer, or does not run, closes its connections when it runs next.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import weakref
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import nullcontext
@@ -87,19 +88,24 @@ class ReplyTurn(Protocol):
     async def finished(self, message: Message | None, thread: Thread | None) -> None:
         """``Finish`` was read and is handed out next. An error is kept for :meth:`ended`.
 
+        If it is cancelled, it is called again in the next step.
+
         Args:
             message: The answer so far, or None before its start.
             thread: Its thread, or the known fields of it.
         """
         ...
 
-    async def ended(self, message: Message | None, thread: Thread | None, *, whole: bool) -> None:
-        """Commit the turn or roll it back, now that no event follows. Further calls do nothing.
+    async def ended(
+        self, message: Message | None, thread: Thread | None, *, whole: bool, cancelled: bool
+    ) -> None:
+        """Commit the turn or roll it back, now that no event follows. Further calls wait for the same.
 
         Args:
             message: The answer, or None when there is none.
             thread: Its thread, or the known fields of it.
             whole: Whether the answer ended without an error or an ``abort``.
+            cancelled: Whether the caller was cancelled, and so must not wait for long.
 
         Raises:
             Exception: The error of the store: the turn was not saved.
@@ -115,7 +121,7 @@ class ReplyTurn(Protocol):
         ...
 
     def left(self) -> None:
-        """Let the next turn begin: the reply's block was left, or it ended and had no block."""
+        """Let the next turn begin: the reply's block was left, it ended without a block, or was dropped."""
         ...
 
 
@@ -157,6 +163,7 @@ class Reply(Extras, AsyncOnly):
         self._response: ResponseInfo | None = None
         self._unsaved: Finish | None = None  # read, but its turn is still being saved
         self._error: Exception | None = None  # raised by every later ``await``
+        self._unraised: MintlifyError | None = None  # the answer's error, until a step has raised it
         self._answer: Answer | None = None
         self._entered = False
         # Closes the reply when nobody reads on after a cancelled step.
@@ -425,8 +432,7 @@ class Reply(Extras, AsyncOnly):
         """Return the next event, ``Finish`` once the turn is saved. Raises the errors of :meth:`run`."""
         self._made_at = None
         if self._unsaved is not None:
-            finish, self._unsaved = self._unsaved, None
-            return finish
+            return await self._saved(self._unsaved)
         if self._state != "open":
             await self._start()
         stream = self._stream if self._stream is not None else self._so_far()
@@ -436,11 +442,7 @@ class Reply(Extras, AsyncOnly):
                 if event is not None:
                     if self._observation is not None and stream.events_seen == 1:
                         self._observation.event("first_event", {})
-                    if self._turn is not None and isinstance(event, Finish):
-                        self._unsaved = event  # a step that is cancelled meanwhile does not lose the event
-                        await self._turn.finished(self.message, self.thread)
-                        self._unsaved = None
-                    return event
+                    return await self._saved(event) if isinstance(event, Finish) else event
                 if stream.ended:
                     self._end("read")
                 else:
@@ -449,12 +451,22 @@ class Reply(Extras, AsyncOnly):
             raise  # another task is reading; its reading goes on
         except MintlifyError as error:
             self._end("failed", error)
-            await self._end_turn(error)
-            raise error from error.__cause__
-        await self._end_turn()
+            self._unraised = error  # the step may be cancelled before it raises
+        await self._end_turn(self._unraised)
+        unraised, self._unraised = self._unraised, None
+        if unraised is not None:
+            raise unraised from unraised.__cause__
         if self._state == "closed" and self._error is not None:
             raise self._error
         raise StopAsyncIteration
+
+    async def _saved(self, finish: Finish) -> Finish:
+        """Return *finish* once the turn is saved. A step that is cancelled meanwhile does not lose it."""
+        if self._turn is not None:
+            self._unsaved = finish
+            await self._turn.finished(self.message, self.thread)
+            self._unsaved = None
+        return finish
 
     async def _read(self, stream: MessageStream) -> None:
         """Read the next bytes, or the end of the body, into *stream*."""
@@ -498,7 +510,8 @@ class Reply(Extras, AsyncOnly):
         had finished may raise ``StoreConflictError``, because the store has a newer one.
         """
         self._shut()
-        await self._end_turn(left=True)
+        error = sys.exception()  # of the `finally` or `aclosing` that calls this
+        await self._end_turn(error if isinstance(error, asyncio.CancelledError) else None, left=True)
 
     aclose = close
 
@@ -582,7 +595,8 @@ class Reply(Extras, AsyncOnly):
             stream = self._so_far()
             message = None if self._live is None else stream.message
             whole = stream.complete and not stream.aborted and self._error is None
-            await turn.ended(message, stream.thread, whole=whole)
+            cancelled = isinstance(error, asyncio.CancelledError)
+            await turn.ended(message, stream.thread, whole=whole, cancelled=cancelled)
         except Exception as problem:
             problem.__dict__["answer"] = self._complete_answer()  # also on an error that is not one of ours
             self._error = problem
@@ -595,6 +609,9 @@ class Reply(Extras, AsyncOnly):
 
     def __del__(self) -> None:
         """Free the connection of a reply that was not closed. Warn about a reply that was never read."""
+        turn: ReplyTurn | None = getattr(self, "_turn", None)
+        if turn is not None:
+            turn.left()
         live_response = getattr(self, "_live", None)
         if live_response is not None:
             live_response.close_from_anywhere(report=not self.closed)

@@ -51,7 +51,9 @@ class Conversation:
     With a *store*, it survives restarts. The store is read when the first reply is entered (or by
     :meth:`load`). Each finished turn is saved before it becomes part of the history. If another process has
     saved meanwhile, a turn raises :class:`~mintlify_async.errors.StoreConflictError`, if possible before it
-    is sent. Then call :meth:`load` and ask again.
+    is sent. Then call :meth:`load` and ask again. Nothing cuts a save that has begun: a task that is
+    cancelled leaves after 0.25 s, and the turn may be stored. The next turn waits for the save and raises its
+    error if nobody has received it.
 
     One turn runs at a time, even across objects with the same store, owner and id. With ``busy="queue"``,
     turns, :meth:`undo`, :meth:`save` and :meth:`delete` wait in line in the order of their start. Each turn
@@ -183,7 +185,7 @@ class Conversation:
             history = Contents()  # the turn to replace may not have been read yet; the new turn looks for it
         prepare = partial(self._call, turn_question)
         call = prepare(history)
-        turn = ConversationTurn(transcript, turn_question, prepare, history, call)
+        turn = ConversationTurn(transcript, turn_question, prepare, history, call, self._core.recordings)
         return Reply(self._core, call, turn)
 
     def _call(self, turn_question: TurnQuestion, history: Contents) -> Call:
@@ -218,7 +220,7 @@ class Conversation:
             if remaining_contents is None:
                 raise StateError("there is no turn to undo")
             removed_messages = transcript.contents.messages[len(remaining_contents.messages) :]
-            await transcript.save(remaining_contents.next_version(self.thread if keep_thread else None))
+            await self._save(remaining_contents.next_version(self.thread if keep_thread else None))
         return [message for message in removed_messages if message.role == "user"]
 
     def fork(self, *, id: str | None = None, keep_thread: bool = False) -> Conversation:
@@ -299,6 +301,7 @@ class Conversation:
         turn = transcript.lock.turn
         if isinstance(turn, ConversationTurn) and turn.transcript is transcript:
             raise busy_error()
+        await transcript.lock.saved()
         await transcript.read()
         return self
 
@@ -327,7 +330,11 @@ class Conversation:
         transcript.require_store()
         async with transcript.lock.hold(queue=transcript.settings.queue):
             await transcript.catch_up()
-            await transcript.save(transcript.contents.next_version(self.thread))
+            await self._save(transcript.contents.next_version(self.thread))
+
+    async def _save(self, contents: Contents) -> None:
+        transcript = self._transcript
+        await transcript.keep(transcript.save(contents), self._core.recordings()).result()
 
     async def delete(self) -> bool:
         """Delete the conversation from the store, and its history here. Return whether the store had it.

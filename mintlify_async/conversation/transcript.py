@@ -7,8 +7,9 @@ conversation only the turns are read that are sent with a question, until all ar
 from __future__ import annotations
 
 import uuid
+from collections.abc import Coroutine
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from attrs import evolve, field, frozen
 
@@ -16,7 +17,7 @@ from ..checks import ANONYMOUS, check_name, check_number, check_store
 from ..errors import ConfigurationError, StateError, printable
 from ..messages import Message
 from ..protocol.calls import new_message_id
-from ..runtime.tasks import finish_shielded
+from ..runtime.recordings import KeptStep, Recordings
 from ..runtime.worker_thread import compute
 from ..storage.store import Store, new_version
 from .history import Contents, TurnQuestion
@@ -32,9 +33,6 @@ from .records import (
     write_turn,
 )
 from .turn_lock import TurnLock, turn_lock
-
-CANCELLED_SAVE_SECONDS: Final = 0.25
-"""How long a save may still take after its task was cancelled, in seconds."""
 
 
 def _system_message(system: object) -> Message | None:
@@ -100,6 +98,7 @@ class Transcript:
         self._is_read = False
         self._stored_contents = Contents()  # the newest version that is known
         self._attempt: Contents | None = None  # the last write, which may have been done
+        self._last_lock: TurnLock | None = None  # it lives as long as this, with the error of a save
 
     @property
     def lock(self) -> TurnLock:
@@ -178,26 +177,27 @@ class Transcript:
         self.contents = self._stored_contents = contents
         self._attempt, self._is_read, self.unfinished = None, True, None
 
-    async def save(self, contents: Contents, *, hurry: bool = False) -> None:
+    def keep(self, step: Coroutine[Any, Any, None], recordings: Recordings) -> KeptStep:
+        """Do *step*, which saves, although its callers may leave. The next turn waits for it."""
+        self._last_lock = lock = self.lock
+        lock.saving = recordings.keep(step, f"conversation {printable(self.id, 80)!r} was not saved")
+        return lock.saving
+
+    async def save(self, contents: Contents) -> None:
         """Save *contents*, then take them over.
 
-        If it is cancelled or fails, it may have been saved. The next step sees that. Saving the same contents
-        again is harmless.
-
-        Args:
-            contents: The next version.
-            hurry: Whether the task was cancelled before.
+        If it fails, it may have been saved. The next step sees that. Saving the same contents again is
+        harmless.
 
         Raises:
             StoreConflictError: Another writer has replaced their basis. That may be another event loop.
         """
-        if self.settings.store is None:
-            if contents.basis != self.contents.version:
-                raise store_conflict(self.id)
+        if self.settings.store is not None:
+            await self._write(self.settings.store, contents)
+        elif contents.basis == self.contents.version:
             self._take_over(contents)
         else:
-            step = self._write(self.settings.store, contents)
-            await finish_shielded(step, patience=CANCELLED_SAVE_SECONDS, hurry=hurry)
+            raise store_conflict(self.id)
 
     async def _write(self, store: Store, contents: Contents) -> None:
         keys, stored_contents = self._keys, self._stored_contents

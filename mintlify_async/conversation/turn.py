@@ -1,7 +1,9 @@
 """ConversationTurn: the turn that a reply of a conversation belongs to.
 
 A turn waits until it may start, is committed before its ``Finish`` is handed out, and is rolled back
-when the answer ends in any other way. Until it is over, no other turn of the conversation starts.
+when the answer ends in any other way. Until it is over, no other turn of the conversation starts. Nothing
+cuts its save: a step, an exit or a next turn that is cancelled leaves, and the one that comes after it waits
+for the same save.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from ..model.thread import Thread
 from ..protocol.calls import Call, new_message_id
 from ..rendering.readable_text import shorten
 from ..runtime.limits import TimeLimit
-from ..runtime.tasks import cancel_requests
+from ..runtime.recordings import KeptStep, Recordings
 from .history import Contents, TurnQuestion
 from .transcript import Transcript
 from .turn_lock import TurnLock
@@ -40,6 +42,7 @@ class ConversationTurn:
         prepare: Returns the request to send, after the contents that it is given.
         history: The contents before this turn.
         call: The request after *history*.
+        get_recordings: Returns the running loop's steps that outlive their callers.
     """
 
     transcript: Transcript
@@ -47,7 +50,8 @@ class ConversationTurn:
     _prepare: Callable[[Contents], Call]
     _history: Contents
     _call: Call
-    _state: Literal["waiting", "under way", "committed", "settled", "over"] = field(
+    _get_recordings: Callable[[], Recordings]
+    _state: Literal["waiting", "under way", "finished", "settled", "over"] = field(
         default="waiting", init=False
     )
     _lock: TurnLock | None = field(default=None, init=False)  # from its start until it is over
@@ -58,11 +62,15 @@ class ConversationTurn:
     )  # by edits: characters, the site
     _answer: tuple[Message, Thread | None] | None = field(default=None, init=False)  # to be committed
     _contents: Contents | None = field(default=None, init=False)  # with that answer
-    _store_error: Exception | None = field(default=None, init=False)
+    _recordings: Recordings | None = field(default=None, init=False)  # of the loop that it began on
+    _saving: KeptStep | None = field(default=None, init=False)
+    _to_save: tuple[Message, Thread | None] | None = field(default=None, init=False)  # what that saves
+    _is_stored: bool = field(default=False, init=False)
 
     async def enter(self, close_if_unused: CloseIfUnused) -> Call:
         """Take the lock and check the store. Return the question, rebuilt if the history has changed."""
         self._deadline = asyncio.get_running_loop().time() + self._call.seconds
+        self._recordings = self._get_recordings()  # the session may be closed before the answer ends
         limit = TimeLimit(self._deadline)
         try:
             with limit:
@@ -88,7 +96,6 @@ class ConversationTurn:
             if history is not self._history:
                 self._call, self._history = self._prepare(history), history
         except BaseException:
-            self._roll_back()
             self.left()
             raise
 
@@ -112,85 +119,90 @@ class ConversationTurn:
 
     async def finished(self, message: Message | None, thread: Thread | None) -> None:
         """Commit. The store's error is raised when the reply ends, so that ``Finish`` is handed out first."""
-        try:
-            await self._commit(message, thread)
-        except Exception as error:
-            self._store_error = error
+        if message is not None and self._state in ("under way", "finished"):
+            self._state = "finished"
+            self._save(message, thread)
+        if self._saving is not None:
+            await self._saving.ended()
 
-    async def ended(self, message: Message | None, thread: Thread | None, *, whole: bool) -> None:
+    async def ended(
+        self, message: Message | None, thread: Thread | None, *, whole: bool, cancelled: bool
+    ) -> None:
         """Commit a finished turn once, or roll it back once. Raises the store's error."""
-        if self._state not in ("under way", "committed"):
-            return
-        was_committed = self._state == "committed"
-        is_whole = whole or was_committed
+        if self._state in ("under way", "finished"):
+            self._settle(message, thread, whole=whole or self._state == "finished")
+        if self._saving is not None:
+            await self._saving.result(cancelled=cancelled)
+
+    def _settle(self, message: Message | None, thread: Thread | None, *, whole: bool) -> None:
         self._state = "settled"  # close() of another task does not end it twice
-        try:
-            if self._store_error is not None:
-                raise self._store_error
-            if message is not None and self._shown_extent is not None and not is_whole:
-                message = shorten(message, *self._shown_extent)
-            # A partial answer never takes the place of a complete one.
-            partial = self.transcript.settings.commit == "partial" and self._turn_question.replacing is None
-            if is_whole or (partial and message is not None and message.text):
-                await self._commit(message, thread)
-        finally:
-            self._state = "settled"
-            if not was_committed and self.transcript.contents is not self._contents:
-                self.transcript.unfinished = self._turn_question
+        if message is not None and self._shown_extent is not None and not whole:
+            message = shorten(message, *self._shown_extent)
+        # A partial answer never takes the place of a complete one.
+        partial = self.transcript.settings.commit == "partial" and self._turn_question.replacing is None
+        if message is not None and (whole or (partial and message.text)):
+            self._save(message, thread)
+        else:
+            self.transcript.unfinished = self._turn_question
 
     def left(self) -> None:
-        """Let the next turn start."""
+        """Let the next turn start. A turn that is still under way is rolled back."""
         lock, self._lock = self._lock, None
         if lock is not None:
+            if self._state == "under way":
+                self.transcript.unfinished = self._turn_question
             self._state = "over"
             lock.release()
 
-    async def _commit(self, message: Message | None, thread: Thread | None) -> None:
-        """If there is an answer and it was not committed yet, commit it with its question."""
-        if message is None:
+    def _save(self, message: Message, thread: Thread | None) -> None:
+        """Begin to commit this answer, unless that has begun."""
+        if self._to_save == (message, thread):
             return
-        question, history, transcript = self._turn_question, self._history, self.transcript
+        assert self._recordings is not None
+        step = self._commit(self._saving, message, thread)
+        self._saving = self.transcript.keep(step, self._recordings)
+        self._to_save = message, thread
+
+    async def _commit(self, save_before: KeptStep | None, message: Message, thread: Thread | None) -> None:
+        """Commit this answer with its question, if that was not done yet."""
+        try:
+            if save_before is not None:
+                await save_before.result()
+            contents = self._contents_with(message, thread)
+            if self.transcript.contents is not contents:
+                await self.transcript.save(contents)
+                self._is_stored = True
+                self._history = evolve(self._history, version=contents.version)
+        finally:
+            if not self._is_stored:
+                self.transcript.unfinished = self._turn_question
+
+    def _contents_with(self, message: Message, thread: Thread | None) -> Contents:
+        question, history = self._turn_question, self._history
         if question.finish is not None:
             message = question.finish(message)
         id = message.id if self._answer is None else self._answer[0].id
         if not id or id in history.ids or any(one.id == id for one in question.messages):
             id = new_message_id()
         answer = evolve(message, id=id, role="assistant")
-        contents = self._contents
-        if contents is None or (answer, thread) != self._answer:
+        if self._contents is None or (answer, thread) != self._answer:
             self._answer = answer, thread
-            self._contents = contents = history.with_turn(question.messages, answer, thread)
-        if transcript.contents is not contents:
-            try:
-                # A task that was cancelled while it read the answer is in a hurry as well.
-                await transcript.save(contents, hurry=cancel_requests() > 0)
-            finally:  # a cancelled save may have been done
-                if transcript.contents is contents:
-                    self._history = evolve(history, version=contents.version)
-                    self._state = "committed"
-
-    def _roll_back(self) -> None:
-        if self._state == "under way":
-            self.transcript.unfinished = self._turn_question
+            self._contents = history.with_turn(question.messages, answer, thread)
+        return self._contents
 
     def release_if_over(self, task: asyncio.Task[Any] | None) -> None:
         """If this turn, which *task* started, is over or abandoned, let the next one start.
 
-        It is over if it was committed and only its reply was not closed. Inside the reply's block, it is over
-        only for the block's own task. It is abandoned if the task that read the reply outside a block has
-        ended, because a cancellation's traceback may keep such a reply alive.
+        It is over if its answer has ended and only its reply was not closed. Inside the reply's block, it is
+        over only for the block's own task. It is abandoned if the task that read the reply outside a block
+        has ended, because a cancellation's traceback may keep such a reply alive.
         """
         close_reply = self._close_reply() if self._close_reply is not None else None
-        is_over = self._state in ("committed", "settled")
+        is_own_task = task is asyncio.current_task()
+        is_saved = self._saving is None or self._saving.done  # else its task may be waiting for that
+        is_over = self._state in ("finished", "settled") and (is_own_task or is_saved)
         is_abandoned = task is None or task.done()
         if close_reply is None or not (is_over or is_abandoned):
             return
-        if close_reply(is_over and task is asyncio.current_task()):
-            self._roll_back()
-            self.left()
-
-    def __del__(self) -> None:
-        """Roll back a turn whose reply was dropped before its end."""
-        if getattr(self, "_lock", None) is not None:
-            self._roll_back()
+        if close_reply(is_over and is_own_task):
             self.left()

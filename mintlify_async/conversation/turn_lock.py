@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, MutableMapping
 from typing import Any, Protocol
 
 from ..errors import StateError
+from ..runtime.recordings import KeptStep
 from ..runtime.slow_steps import logged_if_slow
 from ..runtime.tasks import running_loop
 
@@ -35,10 +36,14 @@ class TurnLock:
 
     Args:
         store: The conversation's store, which lives as long as its locks.
+
+    Attributes:
+        saving: The last save, which the next turn waits for.
     """
 
     def __init__(self, store: object = None) -> None:
         self._store = store
+        self.saving: KeptStep | None = None
         self._lock = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: weakref.ref[asyncio.Task[Any]] | None = None  # the task that took the lock
@@ -61,6 +66,9 @@ class TurnLock:
             turn: The turn that takes it. None for a step that is no turn.
             queue: If another turn is running, wait in line. If false, a running turn is a ``StateError``.
                 Waiting for a turn that this task started is always a ``StateError``.
+
+        Raises:
+            Exception: The error of the last save, if nobody has received it.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -75,6 +83,22 @@ class TurnLock:
             await self._lock.acquire()
         self._loop, self._task = task.get_loop(), weakref.ref(task)
         self._turn = None if turn is None else weakref.ref(turn)
+        try:
+            await self._last_save()
+        except BaseException:
+            self.release()
+            raise
+
+    async def _last_save(self) -> None:
+        if self.saving is not None:
+            with logged_if_slow("a question waits until the turn before is saved"):
+                await self.saving.result()
+            self.saving = None
+
+    async def saved(self) -> None:
+        """Wait until the last save has ended. The next turn raises its error."""
+        if self.saving is not None:
+            await self.saving.ended()
 
     @contextlib.asynccontextmanager
     async def hold(self, *, queue: bool) -> AsyncGenerator[None]:

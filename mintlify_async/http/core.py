@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from attrs import field, frozen
 
+from ..errors import StateError
 from ..protocol.calls import Call
 from ..runtime.caller import Place
 from ..runtime.per_event_loop import LoopLocal, session_closed
@@ -148,6 +149,13 @@ class Core:
         """Raise a StateError if the session was closed."""
         if self.lifetime.closed:
             raise session_closed()
+
+    def recordings(self) -> Recordings:
+        """Return this loop's steps that outlive their callers. A closed session waits for none."""
+        try:
+            return self.shared.loops.get().recordings
+        except StateError:
+            return Recordings()
 
     def observe(self, operation: str, **facts: Fact | None) -> Observation | None:
         """Begin to follow an operation. Return None if the session has no observer, or the observer fails."""

@@ -1,5 +1,7 @@
 """Recordings: steps that continue after their callers have left, such as the record of a paid job.
 
+The save of a conversation's turn is such a step, too.
+
 They belong to one event loop, and closing the session waits for them.
 """
 
@@ -7,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from ..errors import StateError
 from .tasks import start_task
 
 RETRY_SECONDS: Final = 60.0
@@ -18,6 +22,9 @@ RETRY_SECONDS: Final = 60.0
 
 RECORD_PATIENCE: Final = 5.0
 """How long a caller waits for the recording of its result, in seconds; close() waits as long."""
+
+CANCELLED_PATIENCE: Final = 0.25
+"""How long a caller that was cancelled still waits for a step, in seconds."""
 
 FIRST_PAUSE: Final = 0.05
 """Seconds until a step is tried again; doubles each time."""
@@ -28,12 +35,98 @@ LONGEST_PAUSE: Final = 1.0
 log = logging.getLogger("mintlify_async")
 
 
+class KeptStep:
+    """A step in a task of its own, which no caller cuts.
+
+    Its error is raised to the first caller that waits for its result. If nobody does, it is logged.
+
+    Args:
+        task: Does the step.
+        failure: What has failed if it fails, for the log.
+    """
+
+    def __init__(self, task: asyncio.Task[Any], failure: str) -> None:
+        self._task = task
+        self._failure = failure
+        self._waiting = 0  # callers
+        self._leave_at: float | None = None  # since a caller was cancelled
+        self._is_told = self._is_logged = False
+        task.add_done_callback(self._done)  # the task keeps this until it is done
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._task.done()
+
+    async def ended(self, *, cancelled: bool = False) -> None:
+        """Wait for its end. The error is kept.
+
+        A cancellation passes as soon as the step ends, or after 0.25 s.
+
+        Args:
+            cancelled: Whether the caller was cancelled before. It waits as long.
+        """
+        if self._task.done():
+            return
+        self._waiting += 1
+        try:
+            await (self._last_wait() if cancelled else asyncio.wait([self._task]))
+        except asyncio.CancelledError:
+            await self._last_wait()
+            raise
+        finally:
+            self._waiting -= 1
+
+    async def _last_wait(self) -> None:
+        """Wait until it ends, or until 0.25 s have passed since the first cancellation of a caller."""
+        import anyio  # loaded on use, because it takes a tenth of the session's import time
+
+        now = asyncio.get_running_loop().time()
+        if self._leave_at is None:
+            self._leave_at = now + CANCELLED_PATIENCE
+        with anyio.CancelScope(shield=True):  # a cancelled scope of anyio would cancel every await again
+            await asyncio.wait([self._task], timeout=max(0.0, self._leave_at - now))
+
+    async def result(self, *, cancelled: bool = False) -> None:
+        """Wait as :meth:`ended` does, and raise the error if nobody has received it yet."""
+        await self.ended(cancelled=cancelled)
+        error = self._error()
+        if error is not None:
+            self._is_told = True
+            raise error
+
+    def _error(self) -> BaseException | None:
+        if self._is_told or not self._task.done():
+            return None
+        if self._task.cancelled():
+            return StateError(f"{self._failure}: its session or its event loop was closed")
+        return self._task.exception()
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            self.report()
+        else:
+            task.exception()  # retrieved: asyncio does not log it, too
+
+    def report(self) -> None:
+        """Log its error, if it has one and nobody has received it or waits for it."""
+        error = self._error()
+        if error is not None and not self._waiting and not self._is_logged:
+            self._is_logged = True
+            log.error("%s", self._failure, exc_info=error)
+
+    def __del__(self) -> None:
+        """Log an error that nobody has received."""
+        self.report()
+
+
 class Recordings:
     """The steps of one event loop that are not done yet."""
 
     def __init__(self) -> None:
         """Start without any."""
         self._tasks: set[asyncio.Future[Any]] = set()
+        self._kept_steps = weakref.WeakSet[KeptStep]()
 
     @contextmanager
     def following(self) -> Generator[None]:
@@ -48,24 +141,40 @@ class Recordings:
             if not loop.is_closed():
                 call.cancel()
 
+    def keep(self, step: Coroutine[Any, Any, object], failure: str) -> KeptStep:
+        """Do *step* in a task of its own, which :meth:`close` waits for, and return it.
+
+        Args:
+            step: The step.
+            failure: What has failed if it fails, for the log.
+        """
+        kept_step = KeptStep(self._follow(start_task(step)), failure)
+        self._kept_steps.add(kept_step)
+        return kept_step
+
+    def _follow(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
     async def insist(self, step: Callable[[], Awaitable[object]], failure: str, patience: float) -> None:
         """Repeat *step* until it succeeds, for 60 s, and return when it has, or after *patience* seconds.
 
         If the caller leaves, it continues in its own task. If it is given up, *failure* is logged.
         """
-        task = start_task(_insist(step, failure))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = self._follow(start_task(_insist(step, failure)))
         await asyncio.wait([task], timeout=patience)
 
     async def close(self) -> None:
-        """Wait until all writes are done. Give up after 5 s."""
+        """Wait until all writes are done. Give up after 5 s. Log the errors that nobody has received."""
         loop = asyncio.get_running_loop()
         end = loop.time() + RECORD_PATIENCE
         while self._tasks and loop.time() < end:
             await asyncio.wait(self._tasks, timeout=end - loop.time())
         for task in self._tasks:
             task.cancel()
+        for kept_step in list(self._kept_steps):
+            kept_step.report()
 
 
 async def _insist(step: Callable[[], Awaitable[object]], failure: str) -> None:

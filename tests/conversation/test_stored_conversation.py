@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pickle
 
+import anyio
 import pytest
 
 from mintlify_async import Conversation, MemoryStore
@@ -12,7 +14,7 @@ from mintlify_async.conversation.records import ConversationKeys
 from mintlify_async.errors import ConfigurationError, StateError, StoreConflictError
 from mintlify_async.events import Finish
 from mintlify_async.storage.store import new_version
-from tests.support.conversation_kit import questions, sent
+from tests.support.conversation_kit import answer, questions, sent
 
 
 async def read(reply, seen: list) -> None:
@@ -168,8 +170,10 @@ class Slow(MemoryStore):
         super().__init__()
         self.saving = asyncio.Event()
         self.go = asyncio.Event()
+        self.writes = 0
 
     async def write(self, *args, **options) -> bool:
+        self.writes += 1
         self.saving.set()
         await self.go.wait()
         return await super().write(*args, **options)
@@ -211,8 +215,8 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_cancelled_save_does_not_wait_for_a_stuck_store(service, session, way):
-    """The save of a cancelled task is itself cancelled; the turn is rolled back, and the next one runs."""
+async def test_a_cancelled_save_does_not_wait_for_a_stuck_store(service, session, clock, way):
+    """The cancelled task leaves after 0.25 s. The save goes on, and the next turn waits for it."""
     store = Slow()
     store.go.set()
     chat = session.conversation(fp="u", store=store, id="help")
@@ -224,13 +228,21 @@ async def test_a_cancelled_save_does_not_wait_for_a_stuck_store(service, session
     task = asyncio.create_task(WAYS[way](chat))
     await store.saving.wait()
     task.cancel()
+    began = clock.now()
     await asyncio.wait({task}, timeout=5)
-    store.go.set()  # a task that still waits ends with the test
-    assert task.cancelled()
+    took = clock.now() - began
+    del task  # its reply
+    next_turn = asyncio.create_task(chat.ask("How do I install it?").run())
+    await asyncio.sleep(1.0)
+    assert took == pytest.approx(0.25)
     assert chat.messages == before
-    del task
-    await chat.ask("How do I install it?")
-    assert len(chat.messages) == len(before) + 2
+    assert len(service.requests) == 1
+    store.go.set()
+    await next_turn
+    saved = [] if way == "undo" else ["Hi"]
+    assert questions(chat) == [*saved, "How do I install it?"]
+    again = await session.conversation(fp="u", store=store, id="help").load()
+    assert again.messages == chat.messages
 
 
 async def test_a_stored_conversation_has_an_owner(session):
@@ -242,20 +254,105 @@ async def test_a_stored_conversation_has_an_owner(session):
     session.conversation(store=MemoryStore(), id="support", owner="anonymous")
 
 
-async def test_a_step_that_was_cancelled_saves_again_when_the_reply_goes_on(service, session):
-    """The save that was given up is made again at the end of the reply."""
+async def test_a_step_after_a_cancelled_one_waits_for_the_same_save(service, session):
+    """However often a step is cancelled, there is one save."""
     store = Slow()
     chat = session.conversation(fp="u", store=store, id="help")
     reply, seen = chat.ask("Hi"), []
-    task = asyncio.create_task(read(reply, seen))
-    await store.saving.wait()
-    task.cancel()
-    await asyncio.wait({task})
-    store.go.set()
+    for _ in range(3):
+        task = asyncio.create_task(read(reply, seen))
+        await store.saving.wait()
+        task.cancel()
+        await asyncio.wait({task})
     assert chat.messages == ()
+    store.go.set()
     await read(reply, seen)
     assert isinstance(seen[-1], Finish)
+    assert store.writes == 1
     assert len((await session.conversation(fp="u", store=store, id="help").load()).messages) == 2
+
+
+class Delayed(MemoryStore):
+    """A store whose saving takes *seconds*."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    async def write(self, *args, **options) -> bool:
+        await asyncio.sleep(self.seconds)
+        return await super().write(*args, **options)
+
+
+async def test_a_pause_of_the_edits_does_not_cut_the_save(service, session):
+    """A turn that was shown with the defaults of ``edits`` is stored, however slow the store is once."""
+    store = Delayed(9.0)
+    chat = session.conversation(fp="u", store=store, id="help")
+    async with chat.ask("Hi") as reply:
+        shown = [edit.text async for edit in reply.edits()]
+    assert shown
+    again = await session.conversation(fp="u", store=store, id="help").load()
+    assert questions(again) == ["Hi"]
+
+
+async def test_closing_the_session_gives_a_save_up_after_five_seconds(service, session, clock, caplog):
+    """An error in the log names the conversation, and the next turn gets an error."""
+    chat = session.conversation(fp="u", store=Delayed(60.0), id="help")
+    task = asyncio.create_task(ask_in_a_block(chat))
+    await asyncio.sleep(1.0)
+    task.cancel()
+    await asyncio.wait({task})
+    began = clock.now()
+    await session.close()
+    await asyncio.sleep(0)
+    assert clock.now() - began == pytest.approx(5.0)
+    assert caplog.messages[-1].startswith("conversation 'help' was not saved")
+    with pytest.raises(StateError, match="was not saved: its session"):
+        await chat.save()
+
+
+@pytest.mark.parametrize("step", ["close", "aclosing"])
+async def test_a_clean_up_of_a_cancelled_task_does_not_wait_for_a_stuck_store(session, clock, step):
+    """``close()`` in a ``finally`` leaves after 0.25 s as the end of a block does."""
+    chat = session.conversation(fp="u", store=Delayed(4.0), id="help")
+
+    async def ask() -> None:
+        reply = chat.ask("Hi")
+        if step == "aclosing":
+            async with contextlib.aclosing(reply.text_stream) as texts:
+                async for _ in texts:
+                    pass
+        try:
+            async for _ in reply:
+                pass
+        finally:
+            await reply.close()
+
+    task = asyncio.create_task(ask())
+    await asyncio.sleep(1.0)
+    task.cancel()
+    began = clock.now()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert clock.now() - began == pytest.approx(0.25)
+    del task
+    await chat.ask("And then?")
+    assert questions(chat) == ["Hi", "And then?"]
+
+
+@pytest.mark.parametrize("commit", ["finish", "partial"])
+async def test_a_block_in_a_cancelled_scope_of_anyio_leaves_as_fast(service, session, clock, commit):
+    """Such a scope, which web servers use, cancels every await again. The save goes on."""
+    if commit == "partial":
+        service.script.ask(events=[*answer("Half")[:-2], 100.0])
+    chat = session.conversation(fp="u", store=Delayed(4.0), id="help", commit=commit)
+    began = clock.now()
+    with anyio.move_on_after(1.0) as scope:
+        await ask_in_a_block(chat)
+    assert scope.cancelled_caught
+    assert clock.now() - began == pytest.approx(1.25)
+    await chat.ask("And then?")
+    assert questions(chat) == ["Hi", "And then?"]
 
 
 async def test_undo_forget_and_delete_reach_the_store(service, session, store):
