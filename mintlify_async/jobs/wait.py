@@ -97,8 +97,8 @@ class JobWait:
             self._on_look(look)
             if look.error is not None:
                 self._tolerate(look, look.error)
-                continue
-            self._failing_since = None
+            else:
+                self._failing_since = None
             # A final record that is not accepted may be the result of the turn before. If this look hung, the
             # accepted one may be another look's.
             result = state.result(self._order)
