@@ -191,6 +191,7 @@ async def test_the_next_turn_waits_for_the_save_of_a_cancelled_one(service, sess
     store = SlowStore(0.7)
     chats = [session.conversation(fp="u", store=store, id="c") for _ in range(2)]
     assert await leave(chats[0], store) < 0.6
+    store.seconds = 0  # of the next save
     await chats[1].ask("And then?")
     assert await stored_questions(session, store) == ["Hi", "And then?"]
 
@@ -204,7 +205,7 @@ async def test_the_next_turn_gets_the_error_of_the_save_once(service, session, c
         await chat.ask("And then?")
     assert service.requests.count("ask") == 1
     assert chat.unanswered.text == "Hi"
-    store.error = None
+    store.seconds, store.error = 0, None
     await chat.ask("And then?")
     assert await stored_questions(session, store) == ["And then?"]
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
@@ -248,5 +249,5 @@ async def test_a_turn_whose_session_is_closed_ends_within_a_second(service, comm
         assert saved or isinstance(result, Exception)
         assert commit == "partial" or len(saved) == (0 if isinstance(result, Exception) else 2)
 
-    for number in range(12):
-        await one(number * 0.012)
+    for number in range(8):
+        await one(number * 0.015)
