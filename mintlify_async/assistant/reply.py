@@ -116,6 +116,10 @@ class ReplyTurn(Protocol):
         """Return what to send once more after *error*, which refused *call*; None to raise it."""
         ...
 
+    def stepped(self) -> None:
+        """The running task reads on, outside a block."""
+        ...
+
     def shown(self, site: str | None, characters: int | None) -> None:
         """Say how much of the answer's text the reader was shown. None means all that arrives."""
         ...
@@ -477,6 +481,8 @@ class Reply(Extras, AsyncOnly):
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
+        if self._turn is not None and not self._entered:
+            self._turn.stepped()
         grace = (AFTER_DONE if stream.done_seen else AFTER_FINISH) if stream.complete else None
         try:
             # Not a variable of this frame: it may repeat a key, and later errors have this frame.

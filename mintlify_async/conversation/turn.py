@@ -104,6 +104,12 @@ class ConversationTurn:
             return call
         return call.within(self._deadline - asyncio.get_running_loop().time())
 
+    def stepped(self) -> None:
+        """Note that the running task reads on."""
+        task = asyncio.current_task()
+        if self._lock is not None and task is not None:
+            self._lock.read_by(task)
+
     def refused(self, call: Call, error: MintlifyError) -> Call | None:
         """Return the question to send again without its thread, if *error* (404) says that it is lost."""
         thread = call.thread

@@ -13,12 +13,15 @@ import builtins
 import contextlib
 import weakref
 from collections.abc import AsyncGenerator, MutableMapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from ..errors import StateError
 from ..runtime.recordings import KeptStep
 from ..runtime.slow_steps import logged_if_slow
 from ..runtime.tasks import running_loop
+
+STEPS_APART: Final = 5.0
+"""Seconds after a task of one step until a turn that nobody reads on is abandoned."""
 
 Key = tuple[int, str, str]  # the id() of the store, the owner, the conversation's id
 
@@ -45,8 +48,9 @@ class TurnLock:
         self._store = store
         self.saving: KeptStep | None = None
         self._lock = asyncio.Lock()
+        self._waiting = 0  # steps in line
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: weakref.ref[asyncio.Task[Any]] | None = None  # the task that took the lock
+        self._task: weakref.ref[asyncio.Task[Any]] | None = None  # the task that took the last step
         self._turn: weakref.ref[LockHolder] | None = None  # a dropped reply lets the next turn start
 
     @property
@@ -79,10 +83,15 @@ class TurnLock:
                 "this task has started a turn of this conversation and would wait for itself; "
                 "read that reply to its end or close it first"
             )
-        with logged_if_slow("a question waits for another turn of its conversation to end"):
-            await self._lock.acquire()
-        self._loop, self._task = task.get_loop(), weakref.ref(task)
+        self._waiting += 1
+        try:
+            with logged_if_slow("a question waits for another turn of its conversation to end"):
+                await self._lock.acquire()
+        finally:
+            self._waiting -= 1
+        self._loop = task.get_loop()
         self._turn = None if turn is None else weakref.ref(turn)
+        self.read_by(task)
         try:
             await self._last_save()
         except BaseException:
@@ -99,6 +108,30 @@ class TurnLock:
         """Wait until the last save has ended. The next turn raises its error."""
         if self.saving is not None:
             await self.saving.ended()
+
+    def read_by(self, task: asyncio.Task[Any]) -> None:
+        """Note the task that takes the next step of the turn. The turn is abandoned when it has ended."""
+        if self._task is not None and self._task() is task:
+            return
+        self._forget_task()
+        self._task = weakref.ref(task)
+        task.add_done_callback(self._task_ended)
+
+    def _forget_task(self) -> None:
+        task, self._task = None if self._task is None else self._task(), None
+        if task is not None:
+            task.remove_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        """Ask whether the turn is abandoned, for those that wait in line."""
+        if not _is_step(task):
+            self._ask_for_line(task)
+        elif not task.get_loop().is_closed():
+            task.get_loop().call_later(STEPS_APART, self._ask_for_line, task)
+
+    def _ask_for_line(self, task: asyncio.Task[Any]) -> None:
+        if self._waiting and self._task is not None and self._task() is task:
+            self._is_taken()
 
     @contextlib.asynccontextmanager
     async def hold(self, *, queue: bool) -> AsyncGenerator[None]:
@@ -122,12 +155,22 @@ class TurnLock:
 
     def release(self) -> None:
         """Let the next turn start. From any thread: a finalizer may run on another one."""
-        loop, self._task, self._turn = self._loop, None, None
+        loop = self._loop
         if loop is None or loop is running_loop():
-            self._lock.release()
+            self._release()
         else:
             with contextlib.suppress(RuntimeError):  # its loop is closed, and has no other turn
-                loop.call_soon_threadsafe(self._lock.release)
+                loop.call_soon_threadsafe(self._release)
+
+    def _release(self) -> None:
+        self._forget_task()
+        self._turn = None
+        self._lock.release()
+
+
+def _is_step(task: asyncio.Task[Any]) -> bool:
+    """Return whether *task* makes one step for a task that goes on, as in ``wait_for`` of Python 3.11."""
+    return getattr(task.get_coro(), "__name__", "") == "__anext__"
 
 
 def busy_error() -> StateError:

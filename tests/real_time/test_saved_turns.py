@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, suppress
 import anyio
 import pytest
 
-from mintlify_async import AssistantError, MemoryStore
+from mintlify_async import AssistantError, MemoryStore, StateError
 from tests.support.conversation_kit import answer, questions
 
 WORDS = "Press the red button."
@@ -251,3 +251,62 @@ async def test_a_turn_whose_session_is_closed_ends_within_a_second(service, comm
 
     for number in range(8):
         await one(number * 0.015)
+
+
+FAILURES = {
+    "error": lambda task: None,
+    "cancelled": lambda task: task.cancel(),
+    "returned": lambda task: None,
+}
+
+
+@pytest.mark.parametrize("way", ["events", "text"])
+@pytest.mark.parametrize("end", FAILURES)
+async def test_a_turn_in_line_begins_when_the_task_before_has_ended(service, session, end, way):
+    """Whatever keeps the task, its reply or its traceback."""
+    chat = session.conversation(fp="u", busy="queue")
+    kept, in_body = [], asyncio.Event()
+
+    async def first() -> None:
+        reply = chat.ask("One")
+        kept.append(reply)
+        async for _ in WAYS[way](reply, 0):
+            in_body.set()
+            if end == "cancelled":
+                await asyncio.sleep(60)
+            await asyncio.sleep(0.1)
+            if end == "returned":
+                return
+            raise ValueError("the handler's own mistake")
+
+    tasks = [asyncio.create_task(first())]
+    await in_body.wait()
+    tasks.append(asyncio.create_task(chat.ask("Two").run()))
+    await asyncio.sleep(0.05)
+    assert not tasks[1].done()
+    FAILURES[end](tasks[0])
+    async with asyncio.timeout(3.0):
+        await asyncio.wait(tasks)
+    assert questions(chat) == ["Two"]
+    assert kept[0].closed
+    with pytest.raises(StateError, match="another question started"):
+        await anext(kept[0])
+
+
+async def test_a_turn_in_line_waits_for_the_task_that_reads_on(service, session):
+    """The reading may continue in another task, and ``wait_for`` makes a task for each step."""
+    service.script.ask(events=[piece for event in answer(WORDS) for piece in (event, 0.02)])
+    chat = session.conversation(fp="u", busy="queue")
+    reply = chat.ask("One")
+    await asyncio.create_task(anext(reply))
+
+    async def read_on() -> None:
+        with suppress(StopAsyncIteration):
+            for number in itertools.count():
+                await (asyncio.wait_for(anext(reply), 10) if number % 2 else anext(reply))
+                await asyncio.sleep(0.01)
+
+    reading = asyncio.create_task(read_on())
+    await asyncio.sleep(0.03)
+    await asyncio.gather(reading, chat.ask("Two").run())
+    assert questions(chat) == ["One", "Two"]
