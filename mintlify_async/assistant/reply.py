@@ -288,7 +288,8 @@ class Reply(Extras, AsyncOnly):
                 Telegram and Slack accept about one edit per second in one chat.
             limit: The longest message, in UTF-16 code units (Telegram: 4096, Discord: 2000). A longer
                 answer continues in another message. A code block is closed and opened again.
-            tail: Makes the text below a complete answer, such as ``extras_markdown``.
+            tail: Makes the text below a complete answer, such as ``extras_markdown``. If it fails, its error
+                is raised after the last edit.
 
         Raises:
             ConfigurationError: An argument is invalid.

@@ -170,7 +170,11 @@ class Edits:
             await self._read_piece(math.inf if is_paused else pause_at)
         if self._last_edits is None:
             is_complete = self._error is None and self._answer.complete
-            self._splitter.close(self._tail() if is_complete and self._tail is not None else "")
+            try:
+                self._splitter.close(self._tail() if is_complete and self._tail is not None else "")
+            except Exception as error:  # of the user's function
+                self._error = error
+                self._splitter.close()
             self._last_edits = deque(iter(self._splitter.next_edit, None))
         if self._last_edits or self._error is not None:  # the consumer will show a message about the error
             await asyncio.sleep(max(0.0, self._due - time()))

@@ -310,3 +310,24 @@ async def test_a_turn_in_line_waits_for_the_task_that_reads_on(service, session)
     await asyncio.sleep(0.03)
     await asyncio.gather(reading, chat.ask("Two").run())
     assert questions(chat) == ["One", "Two"]
+
+
+@pytest.mark.parametrize("result", [ValueError("my own mistake"), 5])
+async def test_a_tail_that_fails_costs_no_text(service, session, result):
+    """All text is shown, the error is raised, and the conversation is free."""
+    service.script.ask(events=answer(WORDS))
+    chat = session.conversation(fp="u")
+
+    def tail(reply):
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    shown: list[str] = []
+    reply = chat.ask("Hi")
+    with pytest.raises((ValueError, AttributeError)):
+        await show_edits(reply.edits(every=0, tail=tail), shown)
+    assert shown[-1] == WORDS
+    assert reply.closed
+    assert not chat.busy
+    await asyncio.create_task(chat.ask("And then?").run())
