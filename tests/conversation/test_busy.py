@@ -187,3 +187,26 @@ async def test_the_timeout_limits_the_wait_for_the_store(session):
     with pytest.raises(APITimeoutError, match="the conversation's store"):
         await chat.ask("How do I install it?", timeout=5.0)
     assert not chat.busy
+
+
+async def test_a_turn_in_line_begins_when_nobody_takes_the_next_step(service, session, clock):
+    """A task that took one step says nothing about the reader; after five seconds nobody reads on."""
+    chat = session.conversation(busy="queue")
+    service.script.ask(events=[*answer("Half of it")[:-2], 1000.0])
+    reply = chat.ask("One")
+    await asyncio.create_task(reply.__anext__())
+    second = asyncio.create_task(chat.ask("Two").run())
+    await asyncio.sleep(0)
+    began = clock.now()
+    await second
+    assert clock.now() - began == pytest.approx(0.0, abs=0.1)  # the step had ended before it came
+    service.script.ask(events=[*answer("Half of it")[:-2], 1000.0])
+    reply = chat.ask("Three")
+    step = asyncio.create_task(reply.__anext__())
+    await asyncio.sleep(0)
+    last = asyncio.create_task(chat.ask("Four").run())
+    await step
+    began = clock.now()
+    await last
+    assert clock.now() - began == pytest.approx(5.0, abs=0.1)
+    assert questions(chat) == ["Two", "Four"]
