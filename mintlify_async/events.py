@@ -4,7 +4,9 @@ Each class says which versions of the protocol (5, 6, 7) send it. Fields that a 
 kept in ``extra``, and an event of an unknown type is an :class:`UnknownEvent`. Null in an optional field
 counts as absent. In a field of type ``Any``, ``None`` is null and ``MISSING`` is absence.
 
-A thread's key never stays in an event. It is masked when it is read, and ``to_wire()`` leaves it out.
+A thread's key never stays in an event. It is masked when it is read, and ``to_wire()`` leaves it out. This
+does not apply to what an application or a tool sent: ``data`` of :class:`Data`, and a tool's ``input`` and
+``output``, stay as they came, because a web page may need them.
 """
 
 from __future__ import annotations

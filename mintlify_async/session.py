@@ -20,14 +20,15 @@ from .messages import Message, Question
 from .model.job_record import Job
 from .model.job_ref import JobRef
 from .model.question_options import ContextItem, SearchFilter
+from .model.secret import hidden
 from .model.thread import Thread
 from .model.wire_value import MISSING, Missing, load_converter
 from .protocol.calls import AskOptions, ask_call, create_job_call
 from .runtime.caller import caller
-from .settings.api_keys import KeySource, hidden
+from .settings.api_keys import KeySource
 from .settings.assumptions import Assumptions
 from .settings.environment import from_environment, session_keys
-from .settings.habits import helpful
+from .settings.habits import helpful, hide_keys
 from .settings.options import DEFAULT_RETRIEVAL_PAGE_SIZE, Observer, Options, check_ready
 from .settings.poll_policy import DEFAULT_TIMEOUT, PollPolicy
 from .settings.retry_policy import RetryPolicy
@@ -439,6 +440,7 @@ class MintlifySession:
         Raises:
             ConfigurationError: An option does not exist, or its value is invalid.
         """
+        hide_keys(changes)
         core = self._opened()
         policies = {"timeouts": timeouts, "retry": retry, "poll": poll}
         changes |= {name: value for name, value in policies.items() if value is not None}

@@ -218,3 +218,14 @@ def test_any_object_is_an_event_or_a_typed_error(kind: str, fields: dict[str, An
         return
     json.dumps(event.to_wire(), allow_nan=False)
     repr(event)
+
+
+def test_a_thread_key_in_provider_metadata_is_masked_and_data_stays() -> None:
+    """The repr and the wire have no key in metadata; the content of a data part is the application's."""
+    metadata = {"a": {"threadKey": "s", "n": 1}}
+    delta = parse_event(json.dumps({"type": "text-start", "id": "0", "providerMetadata": metadata}))
+    assert delta.provider_metadata == {"a": {"threadKey": "***", "n": 1}}
+    assert events.TextStart(id="0", provider_metadata=metadata).to_wire()["providerMetadata"] == {
+        "a": {"n": 1}
+    }
+    assert parse_event(json.dumps({"type": "data-x", "data": metadata})).data == metadata

@@ -54,7 +54,7 @@ def plain_delta(data: str) -> _Delta | None:
 
 def undecodable(problem: str, data: str) -> StreamDecodeError:
     """Return the error for event data that cannot be decoded, with thread keys masked."""
-    excerpt = mask_text(data[:EXCERPT_CHARACTERS])
+    excerpt = mask_text(data)[:EXCERPT_CHARACTERS]
     return StreamDecodeError(f"{problem}: {printable(excerpt)}", excerpt=excerpt)
 
 

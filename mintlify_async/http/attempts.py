@@ -25,14 +25,15 @@ from ..errors import (
     printable,
 )
 from ..model.job_record import Job
+from ..model.json_text import mask_secret
 from ..model.operation import OPERATIONS
+from ..model.secret import Secret
 from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse, lower_headers, read_job, request_id, status_error
 from ..runtime import dates
 from ..runtime.per_event_loop import session_closed
 from ..runtime.slow_steps import SECONDS, logged_if_slow
 from ..runtime.tasks import cancel_requests
-from ..settings.api_keys import Secret
 from ..settings.options import Observation
 from ..settings.retry_policy import Outcome
 from .core import Core
@@ -431,7 +432,10 @@ def _hide(answer: LiveResponse | WholeResponse, secret: str) -> None:
     if len(secret) < SHORTEST_SECRET:
         return
     if isinstance(answer, WholeResponse):
-        answer.body = answer.body.replace(secret.encode(), b"****")
-    if any(secret in text for text in answer.headers.values()):
+        text = answer.body.decode("utf-8", "surrogateescape")
+        masked = mask_secret(text, secret, "****")
+        if masked is not text:
+            answer.body = masked.encode("utf-8", "surrogateescape")
+    if any(mask_secret(text, secret) != text for text in answer.headers.values()):
         headers = lower_headers(answer.headers)
-        answer.headers = {name: text.replace(secret, "****") for name, text in headers.items()}
+        answer.headers = {name: mask_secret(text, secret, "****") for name, text in headers.items()}

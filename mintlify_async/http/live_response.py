@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, cast
 import aiohttp
 
 from ..errors import APIConnectionError, APITimeoutError, CauseSummary, MintlifyError
+from ..model.secret import Secret
 from ..protocol.calls import Call
 from ..runtime.limits import Alarm
 from ..runtime.per_event_loop import session_closed
-from ..settings.api_keys import Secret
 from .failures import FOREIGN_ERRORS, summarize
 
 _WORDS = {"first_event": "no event within", "idle": "no data for", "total": "not complete within"}

@@ -24,12 +24,12 @@ from multidict import CIMultiDict
 from ..checks import check_bool, check_type
 from ..errors import APIConnectionError, MintlifyError, StateError, UnexpectedResponseError
 from ..model.response_info import Headers
+from ..model.secret import Secret
 from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse
 from ..runtime import dates
 from ..runtime.limits import PASSES, TimeLimit, TimeLimits
 from ..runtime.per_event_loop import session_closed
-from ..settings.api_keys import Secret
 from ..settings.assumptions import Assumptions
 from ..settings.environment import service_url
 from ..settings.proxy import proxy_to

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from math import isfinite
 from typing import Any, Final, cast
 
@@ -133,7 +134,43 @@ def _without_keys(content: Any, treat: Callable[[dict[str, Any]], dict[str, Any]
     return fields if fields.get(THREAD_KEY) is None else treat(fields)
 
 
-_KEY_IN_TEXT: Final = r"""(threadKey(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?)[^"'\\\s,}&]+"""
+_KEY_IN_TEXT: Final = re.compile(
+    r"""(threadKey(?:\\*["'])?\s*[:=]\s*)"""
+    r"""(?:(?P<quote>\\*["'])(?:(?!(?<!\\)(?P=quote)).)+|(?:[^"'\\\s,}&]|\\+(?:/|u[0-9a-fA-F]{4}))+)"""
+)
+"""A thread's key: in quotation marks up to the closing one, over escapes, or else one word."""
+
+_UNESCAPED: Final = re.compile(r"[\w.~-]*", re.ASCII)
+"""A key that only ``\\uXXXX`` or ``%XX`` can write otherwise."""
+
+
+def mask_secret(text: str, secret: str, mask: str = MASK) -> str:
+    r"""Return *text* with *secret* masked in every form that JSON and URLs give it, also cut or nested JSON.
+
+    >>> mask_secret(r'{"error": "a\/b\u002bc"}', "a/b+c")
+    '{"error": "***"}'
+    """
+    text = text.replace(secret, mask)
+    if "\\u" in text or "%" in text or ("\\" in text and not _UNESCAPED.fullmatch(secret)):
+        text = _every_form(secret).sub(mask, text)
+    return text
+
+
+@lru_cache(maxsize=64)  # its arguments show nowhere
+def _every_form(secret: str) -> re.Pattern[str]:
+    return re.compile("".join(map(_forms, secret)))
+
+
+def _forms(character: str) -> str:
+    """Return a pattern of the forms of *character*: itself, escaped in JSON (within JSON), or in a URL."""
+    # Each nesting doubles the backslashes; a bound keeps the search linear.
+    units = character.encode("utf-16-be", "surrogatepass")
+    escaped = "".join(rf"\\{{1,7}}u(?i:{units[at : at + 2].hex()})" for at in range(0, len(units), 2))
+    quoted = "".join(f"%(?i:{byte:02x})" for byte in character.encode("utf-8", "surrogatepass"))
+    plain = re.escape(character)
+    if not character.isalnum():
+        plain = rf"\\{{0,7}}{plain}"
+    return f"(?:{plain}|{escaped}|{quoted})"
 
 
 def mask_text(text: str, key: str | None = None) -> str:
@@ -143,5 +180,9 @@ def mask_text(text: str, key: str | None = None) -> str:
     '{"threadKey":"***'
     """
     if key:
-        text = text.replace(key, MASK)
-    return re.sub(_KEY_IN_TEXT, rf"\g<1>{MASK}", text) if THREAD_KEY in text else text
+        text = mask_secret(text, key)
+    return _KEY_IN_TEXT.sub(_masked_key, text) if THREAD_KEY in text else text
+
+
+def _masked_key(match: re.Match[str]) -> str:
+    return f"{match[1]}{match['quote'] or ''}{MASK}"

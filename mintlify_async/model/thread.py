@@ -6,11 +6,12 @@ The key shows in no repr and no pickle.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
-from ..checks import check_characters, check_optional_text, check_text, copying_slip
+from ..checks import check_characters, check_text, copying_slip
 from ..errors import ConfigurationError
 from .json_text import MASK, as_object
+from .secret import hidden, type_name
 
 
 class Thread:
@@ -32,9 +33,14 @@ class Thread:
     __slots__ = ("_id", "_key")
 
     def __init__(self, id: str, key: str | None = None) -> None:
+        given = cast(object, hidden(key))
+        del key  # frames show their locals
         self._id = check_text(id, "thread.id")
-        check_optional_text(key, "thread.key")
-        self._key = key or None
+        if given is not None and not isinstance(given, str):
+            raise ConfigurationError(
+                f"thread.key must be a string, not {type_name(given)}", field="thread.key"
+            )
+        self._key = str(given) if given else None
 
     @classmethod
     def of(cls, value: object) -> Thread | None:

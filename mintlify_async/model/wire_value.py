@@ -209,7 +209,8 @@ def load_converter() -> Converter:
     )
     converter.register_structure_hook_factory(_is_wire_class, partial(_reader, converter))
     converter.register_unstructure_hook_func(lambda _: True, _as_json)
-    converter.register_unstructure_hook_func(_is(MaskedJSON), lambda content: json_safe(drop_keys(content)))
+    for kind in (MaskedJSON, ProviderMetadata):
+        converter.register_unstructure_hook_func(_is(kind), lambda content: json_safe(drop_keys(content)))
     converter.register_unstructure_hook(datetime, instant_text)
     converter.register_unstructure_hook_factory(_is_wire_class, partial(_writer, converter))
     return converter
@@ -273,6 +274,8 @@ def read_instant(content: Any, _: object = None) -> datetime:
     return instant.replace(tzinfo=UTC)  # assumption: a date without a zone is UTC
 
 
+_objects: Final = _strict(*_OBJECT, what="an object of objects", inside=lambda content: content.values())
+
 # cattrs' own hooks coerce: null into a string gives "None", and "false" into a flag gives True.
 _HOOKS: Final[Mapping[Any, _Hook]] = {
     str: _strict(str, what="a string"),
@@ -280,7 +283,7 @@ _HOOKS: Final[Mapping[Any, _Hook]] = {
     int: _number(int, what="a whole number"),
     float: _number(int, float, what="a number"),
     JSONObject: _strict(*_OBJECT, what="an object"),
-    ProviderMetadata: _strict(*_OBJECT, what="an object of objects", inside=lambda content: content.values()),
+    ProviderMetadata: lambda content, kind: mask_keys(_objects(content, kind)),
     Objects: _strict(list, tuple, what="a list of objects", inside=iter),
     datetime: read_instant,
     MaskedJSON: lambda content, _: mask_keys(content),

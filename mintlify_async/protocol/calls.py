@@ -28,9 +28,9 @@ from ..errors import printable
 from ..messages import Message, Question, coerce_messages
 from ..model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE, Operation
 from ..model.question_options import ContextItem, SearchFilter, context_fields, filter_fields
+from ..model.secret import Secret
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY, MISSING, Missing
-from ..settings.api_keys import Secret
 from ..settings.options import Options
 from ..settings.timeouts import Timeouts
 

@@ -88,7 +88,7 @@ def read_job(
 
 
 def _unexpected(message: str, answer: WholeResponse, info: ResponseInfo) -> UnexpectedResponseError:
-    text = answer.text
+    text = mask_text(answer.text)
     return UnexpectedResponseError(
         f"{message}: {printable(text) or 'it is empty'}",
         excerpt=text[:EXCERPT_CHARACTERS],

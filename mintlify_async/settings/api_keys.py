@@ -1,6 +1,6 @@
 """The admin key and the assistant key of a session: a string, or a function that returns one per request.
 
-No ``repr``, error, traceback or pickle shows a key: it is a :class:`Secret` as soon as it is given. The keys
+No ``repr``, error, traceback or pickle shows a key: it is a ``Secret`` as soon as it is given. The keys
 of threads are Secrets, too.
 """
 
@@ -9,14 +9,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from ..checks import copying_slip
 from ..errors import ConfigurationError
 from ..model.operation import KeyKind
+from ..model.secret import Secret, hidden, type_name
 from .assumptions import Assumptions
-
-T = TypeVar("T")
 
 KeySource = str | Callable[[], str | Awaitable[str]]
 
@@ -30,23 +29,6 @@ def kind_in_words(kind: str) -> str:
     """Return a kind of key, as ``Assumptions.kind_of_key`` names it, in words."""
     words = {"foreign": "another product's key", "unknown": "a key whose prefix is not known"}
     return words.get(kind) or f"an {kind} key"
-
-
-class Secret(str):
-    """A string that ``repr`` does not show, because containers and the locals of a traceback print that.
-
-    What is made from it is a plain string, ``"Bearer " + secret`` too: make it a Secret again.
-    """
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'****'"
-
-
-def hidden(value: T) -> T | Secret:
-    """Return *value* as a :class:`Secret` when it is a string."""
-    return Secret(value) if isinstance(value, str) else value
 
 
 class Key:
@@ -128,7 +110,7 @@ class Key:
 
     def _check_characters(self, value: object) -> Secret:
         if not isinstance(value, Secret):
-            raise self._error(f"must be a string or return one; got {type(value).__name__}")
+            raise self._error(f"must be a string or return one; got {type_name(value)}")
         if not value.strip():
             raise self._error("is empty; copy the key from the API keys page of the dashboard")
         if slip := copying_slip(value):

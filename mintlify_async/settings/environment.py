@@ -14,7 +14,8 @@ from typing import TypeVar
 from ..checks import check_base_url, check_identifier, check_site
 from ..errors import ConfigurationError
 from ..model.operation import KeyKind
-from .api_keys import KEY_VARIABLES, Key, KeySource, Secret, hidden, kind_in_words
+from ..model.secret import Secret, hidden
+from .api_keys import KEY_VARIABLES, Key, KeySource, kind_in_words
 from .assumptions import Assumptions
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from ..errors import ConfigurationError
-from .api_keys import hidden
+from ..model.secret import hidden
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -66,6 +66,12 @@ def helpful(function: F) -> F:
 
     # Other code asks whether a function is a coroutine function, and awaits it if so.
     return cast("F", awaited_call if inspect.iscoroutinefunction(function) else call)
+
+
+def hide_keys(options: dict[str, Any]) -> None:
+    """Hide the keys in *options*, also under the names of other clients, in place: a frame has it."""
+    for name in (SECRETS | ARGUMENTS.keys()).intersection(options):
+        options[name] = hidden(options[name])
 
 
 class AsyncOnly:

@@ -9,7 +9,7 @@ from urllib.request import getproxies, proxy_bypass
 import yarl
 
 from ..errors import ConfigurationError
-from .api_keys import hidden
+from ..model.secret import hidden
 
 PROXY_OF_ENVIRONMENT = "environment"
 """As a proxy: the one that the environment names."""

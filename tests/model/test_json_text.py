@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -50,3 +51,25 @@ def test_a_key_of_any_type_is_a_secret(key: object) -> None:
 def test_what_is_written_is_valid_json(content: object) -> None:
     """Any value becomes JSON that a strict parser reads."""
     json.loads(json.dumps(json_safe(content), allow_nan=False))
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        (r'{"threadKey":"a\/b\"c\u002bd","n":1}', '{"threadKey":"***","n":1}'),
+        (r'{"x":"{\"threadKey\":\"a\\/b c\",\"n\":1}"}', r'{"x":"{\"threadKey\":\"***\",\"n\":1}"}'),
+        ("?threadKey=a/b&n=1", "?threadKey=***&n=1"),
+        ('{"threadKey":""}', '{"threadKey":""}'),
+    ],
+)
+def test_a_thread_key_is_masked_up_to_its_end(text: str, masked: str) -> None:
+    """Over the escapes of JSON, and no further."""
+    assert mask_text(text) == masked
+
+
+def test_the_cost_of_masking_is_linear() -> None:
+    """Runs of backslashes, percent signs and names do not multiply."""
+    for piece in ("\\", "%2", "\\u00", "threadKey", 'threadKey="', "/"):
+        started = time.process_time()
+        mask_text(piece * (400_000 // len(piece)), "/+/a")
+        assert time.process_time() - started < 3, piece

@@ -1,0 +1,66 @@
+"""Values that no ``repr`` shows, because containers and the locals of a traceback print that."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class Secret(str):
+    """A string that ``repr`` does not show.
+
+    What is made from it is a plain string, ``"Bearer " + secret`` too: make it a Secret again.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'****'"
+
+
+class _Refused:
+    """Stands for a secret of a wrong type, of which only the type is kept."""
+
+    __slots__ = ("type_name",)
+
+    def __init__(self, type_name: str) -> None:
+        self.type_name = type_name
+
+    def __repr__(self) -> str:
+        return "'****'"
+
+
+class _SecretFunction:
+    """Calls a function that returns a secret. A partial function shows its arguments, this does not."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+
+    def __call__(self) -> Any:
+        return self._function()
+
+    def __repr__(self) -> str:
+        return "<a function that returns a secret>"
+
+
+def hidden(value: T) -> T | Secret:
+    """Return what stands for *value*, a secret of any type, without showing it.
+
+    A string becomes a :class:`Secret`. None and what can be awaited stay as they are, and a function can be
+    called. Of a value of another type, only :func:`type_name` can be asked.
+    """
+    if value is None or isinstance(value, Secret | _Refused | _SecretFunction) or inspect.isawaitable(value):
+        return value
+    if isinstance(value, str):
+        return Secret(value)
+    return cast("T", _SecretFunction(value) if callable(value) else _Refused(type(value).__name__))
+
+
+def type_name(value: object) -> str:
+    """Return the name of the type of *value*, which may be hidden."""
+    return value.type_name if isinstance(value, _Refused) else type(value).__name__
