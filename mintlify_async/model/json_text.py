@@ -140,6 +140,8 @@ _KEY_IN_TEXT: Final = re.compile(
 )
 """A thread's key: in quotation marks up to the closing one, over escapes, or else one word."""
 
+_ESCAPED_ASCII: Final = re.compile(r"u00[2-7]|%[2-7]")
+
 _UNESCAPED: Final = re.compile(r"[\w.~-]*", re.ASCII)
 """A key that only ``\\uXXXX`` or ``%XX`` can write otherwise."""
 
@@ -151,7 +153,11 @@ def mask_secret(text: str, secret: str, mask: str = MASK) -> str:
     '{"error": "***"}'
     """
     text = text.replace(secret, mask)
-    if "\\u" in text or "%" in text or ("\\" in text and not _UNESCAPED.fullmatch(secret)):
+    if _UNESCAPED.fullmatch(secret):
+        may_differ = ("u00" in text or "%" in text) and _ESCAPED_ASCII.search(text) is not None
+    else:
+        may_differ = "\\" in text or "%" in text
+    if may_differ:
         text = _every_form(secret).sub(mask, text)
     return text
 
