@@ -344,7 +344,7 @@ class Conversation:
         """
         transcript = self._transcript
         transcript.require_store()
-        async with transcript.lock.hold(queue=transcript.settings.queue):
+        async with transcript.lock.hold(queue=transcript.settings.queue, ignore_save=True):
             return await transcript.delete()
 
     def to_dict(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ..runtime.slow_steps import logged_if_slow
 from ..runtime.tasks import running_loop
 
 STEPS_APART: Final = 5.0
-"""Seconds after a task of one step until a turn that nobody reads on is abandoned."""
+"""Seconds after the end of a task that did not fail until a turn that nobody reads on is abandoned."""
 
 Key = tuple[int, str, str]  # the id() of the store, the owner, the conversation's id
 
@@ -63,13 +63,16 @@ class TurnLock:
         """The turn that is under way, or None."""
         return None if self._turn is None else self._turn()
 
-    async def acquire(self, turn: LockHolder | None = None, *, queue: bool) -> None:
+    async def acquire(
+        self, turn: LockHolder | None = None, *, queue: bool, ignore_save: bool = False
+    ) -> None:
         """Take the lock; :meth:`release` must follow.
 
         Args:
             turn: The turn that takes it. None for a step that is no turn.
             queue: If another turn is running, wait in line. If false, a running turn is a ``StateError``.
                 Waiting for a turn that this task started is always a ``StateError``.
+            ignore_save: Leave the error of the last save to the log, for a step that deletes what it saved.
 
         Raises:
             Exception: The error of the last save, if nobody has received it.
@@ -93,15 +96,19 @@ class TurnLock:
         self._turn = None if turn is None else weakref.ref(turn)
         self.read_by(task)
         try:
-            await self._last_save()
+            await self._last_save(ignore_error=ignore_save)
         except BaseException:
             self.release()
             raise
 
-    async def _last_save(self) -> None:
+    async def _last_save(self, *, ignore_error: bool) -> None:
         if self.saving is not None:
             with logged_if_slow("a question waits until the turn before is saved"):
-                await self.saving.result()
+                if not ignore_error:
+                    await self.saving.result()
+                else:
+                    await self.saving.ended()
+                    self.saving.report()
             self.saving = None
 
     async def saved(self) -> None:
@@ -123,8 +130,11 @@ class TurnLock:
             task.remove_done_callback(self._task_ended)
 
     def _task_ended(self, task: asyncio.Task[Any]) -> None:
-        """Ask whether the turn is abandoned, for those that wait in line."""
-        if not _is_step(task):
+        """Ask whether the turn is abandoned, for those that wait in line.
+
+        A task that has ended well may have taken one step for another task, which goes on.
+        """
+        if task.cancelled() or task.exception() is not None:
             self._ask_for_line(task)
         elif not task.get_loop().is_closed():
             task.get_loop().call_later(STEPS_APART, self._ask_for_line, task)
@@ -134,9 +144,9 @@ class TurnLock:
             self._is_taken()
 
     @contextlib.asynccontextmanager
-    async def hold(self, *, queue: bool) -> AsyncGenerator[None]:
-        """Hold the lock for a step that is no turn; *queue* as for :meth:`acquire`."""
-        await self.acquire(queue=queue)
+    async def hold(self, *, queue: bool, ignore_save: bool = False) -> AsyncGenerator[None]:
+        """Hold the lock for a step that is no turn; the arguments as for :meth:`acquire`."""
+        await self.acquire(queue=queue, ignore_save=ignore_save)
         try:
             yield
         finally:
@@ -166,11 +176,6 @@ class TurnLock:
         self._forget_task()
         self._turn = None
         self._lock.release()
-
-
-def _is_step(task: asyncio.Task[Any]) -> bool:
-    """Return whether *task* makes one step for a task that goes on, as in ``wait_for`` of Python 3.11."""
-    return getattr(task.get_coro(), "__name__", "") == "__anext__"
 
 
 def busy_error() -> StateError:

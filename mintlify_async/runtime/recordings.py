@@ -38,7 +38,8 @@ log = logging.getLogger("mintlify_async")
 class KeptStep:
     """A step in a task of its own, which no caller cuts.
 
-    Its error is raised to the first caller that waits for its result. If nobody does, it is logged.
+    Its error is raised to the first caller that waits for its result. It is logged if there is none until the
+    session is closed, and the next turn still receives it.
 
     Args:
         task: Does the step.

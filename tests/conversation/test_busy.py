@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -210,3 +211,46 @@ async def test_a_turn_in_line_begins_when_nobody_takes_the_next_step(service, se
     await last
     assert clock.now() - began == pytest.approx(5.0, abs=0.1)
     assert questions(chat) == ["Two", "Four"]
+
+
+async def events_of(reply):
+    async for event in reply:
+        yield event
+
+
+async def next_event(events):
+    return await anext(events)
+
+
+STEPS = {
+    "wait_for": lambda events: asyncio.wait_for(events.__anext__(), 60.0),
+    "a default": lambda events: asyncio.wait_for(anext(events, None), 60.0),
+    "a helper": lambda events: asyncio.create_task(next_event(events)),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("source", [events_of, lambda reply: reply], ids=["generator", "reply"])
+@pytest.mark.parametrize("moment", [0.3, 1.5, 2.5])
+async def test_a_turn_in_line_does_not_end_a_turn_that_is_read_in_single_steps(
+    service, session, step, source, moment
+):
+    """Each step runs in a task of its own, and the question comes in the middle of a step."""
+    chat = session.conversation(busy="queue")
+    events = [event for event in answer("one two three four") for event in (event, 1.0)]
+    service.script.ask(events=events)
+    reply = chat.ask("One")
+    source_events = source(reply)
+    read = asyncio.create_task(read_in_steps(source_events, STEPS[step]))
+    await asyncio.sleep(moment)
+    await chat.ask("Two")
+    assert [event.type for event in await read][-1] == "finish"
+    assert questions(chat) == ["One", "Two"]
+
+
+async def read_in_steps(events, step):
+    read = []
+    with contextlib.suppress(StopAsyncIteration):
+        while (event := await step(events)) is not None:
+            read.append(event)
+    return read
