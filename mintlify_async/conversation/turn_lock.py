@@ -134,7 +134,8 @@ class TurnLock:
 
         A task that has ended well may have taken one step for another task, which goes on.
         """
-        if task.cancelled() or task.exception() is not None:
+        # task.exception() would keep asyncio from logging an error that nobody retrieves
+        if task.cancelled() or getattr(task, "_exception", None) is not None:
             self._ask_for_line(task)
         elif not task.get_loop().is_closed():
             task.get_loop().call_later(STEPS_APART, self._ask_for_line, task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import logging
 from collections.abc import Awaitable, Callable
@@ -305,6 +306,29 @@ async def test_a_turn_in_line_begins_when_the_task_before_has_ended(service, ses
     assert kept[0].closed
     with pytest.raises(StateError, match="another question started"):
         await anext(kept[0])
+
+
+async def test_the_error_of_a_task_that_nobody_awaits_is_still_logged(service, session):
+    """Asyncio reports it, also when the conversation watched the task."""
+    chat = session.conversation(fp="u", busy="queue")
+    reported: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: reported.append(context["message"]))
+
+    async def first() -> None:
+        reply = chat.ask("One")  # the traceback keeps it
+        async for _ in reply:
+            await asyncio.sleep(0.05)
+            raise ValueError("the handler's own mistake")
+
+    task = asyncio.create_task(first())
+    await asyncio.sleep(0.02)
+    async with asyncio.timeout(10):
+        await chat.ask("Two")
+    assert task.done()
+    del task
+    gc.collect()
+    assert reported == ["Task exception was never retrieved"]
 
 
 async def test_a_turn_in_line_waits_for_the_task_that_reads_on(service, session):
