@@ -11,11 +11,11 @@ from contextlib import AsyncExitStack, suppress
 
 import aiohttp
 import pytest
-import trustme
 
 from mintlify_async import APIConnectionError, ConfigurationError, MintlifySession, RetryPolicy
 from mintlify_async.testing import LocalService
 from tests.support.secret_guard import Keys
+from tests.support.tls import tls_contexts
 
 PASSWORD = Keys.admin
 """The guard of secrets looks for it in each error, log line and repr."""
@@ -70,16 +70,6 @@ async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         await writer.wait_closed()
 
 
-@pytest.fixture(scope="module")
-def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """The context of the servers, and that of the client."""
-    authority = trustme.CA()
-    served, trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
-    authority.issue_cert("127.0.0.1", "service.test").configure_cert(served)
-    authority.configure_trust(trust)
-    return served, trust
-
-
 @pytest.fixture(autouse=True)
 def no_proxy_variables(monkeypatch):
     """The environment of a test names no proxy."""
@@ -98,9 +88,9 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"])
-async def test_the_proxy_of_the_environment_is_used(monkeypatch, contexts, variable, form):
+async def test_the_proxy_of_the_environment_is_used(monkeypatch, variable, form):
     """Every request goes through the proxy, however the variable and its value are written."""
-    served, trust = contexts
+    served, trust = tls_contexts()
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(LocalService(ssl=served))
         plain = await stack.enter_async_context(Proxy(service, None))
@@ -118,9 +108,9 @@ async def test_the_proxy_of_the_environment_is_used(monkeypatch, contexts, varia
 
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
-async def test_a_plain_base_url_has_a_proxy_of_its_own(monkeypatch, service, contexts, variable, secure):
+async def test_a_plain_base_url_has_a_proxy_of_its_own(monkeypatch, service, variable, secure):
     """HTTP_PROXY is for a base_url with http://, and HTTPS_PROXY is not."""
-    served, trust = contexts
+    served, trust = tls_contexts()
     async with Proxy(service, served if secure else None) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
         monkeypatch.setenv(variable, proxy.url)
@@ -133,7 +123,7 @@ async def test_a_plain_base_url_has_a_proxy_of_its_own(monkeypatch, service, con
 
 @pytest.mark.parametrize("borrowed", [False, True], ids=["own", "borrowed"])
 @pytest.mark.parametrize("given", [False, True], ids=["environment", "argument"])
-async def test_a_password_reaches_the_proxy_alone(monkeypatch, service, contexts, caplog, given, borrowed):
+async def test_a_password_reaches_the_proxy_alone(monkeypatch, service, caplog, given, borrowed):
     """The proxy gets the user and the password of its URL, also with a ClientSession of the user's."""
     caplog.set_level("DEBUG")
     async with AsyncExitStack() as stack:

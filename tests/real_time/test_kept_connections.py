@@ -14,11 +14,11 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-import trustme
 
 from mintlify_async import MintlifySession, RetryPolicy, Timeouts
 from tests.support.raw_server import job_answer
 from tests.support.secret_guard import Keys
+from tests.support.tls import tls_contexts
 
 HERE = "127.0.0.1"
 
@@ -159,16 +159,6 @@ async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         writer.transport.abort()
 
 
-@pytest.fixture(scope="module")
-def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """The context of the server, and that of the client."""
-    authority = trustme.CA()
-    served, trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
-    authority.issue_cert(HERE).configure_cert(served)
-    authority.configure_trust(trust)
-    return served, trust
-
-
 async def ask(session: MintlifySession) -> tuple[str, str]:
     next_answer = await session.ask("next")
     return next_answer.text, next_answer.thread.id if next_answer.thread else ""
@@ -186,9 +176,9 @@ NEXT = {"ask": (ask, ("for next", "thread of for next")), "poll": (poll, ("job_1
 @pytest.mark.parametrize("following", NEXT)
 @pytest.mark.parametrize("is_busy", [False, True], ids=["", "busy"])
 @pytest.mark.parametrize("route", ["plain", "TLS", "CONNECT"])
-async def test_no_stray_bytes_are_an_answer(contexts, route, is_busy, following):
+async def test_no_stray_bytes_are_an_answer(route, is_busy, following):
     """The next question and the next poll get their own answers, also if the loop has not read the bytes."""
-    served, trust = contexts
+    served, trust = tls_contexts()
     with Stranger(served if route != "plain" else None) as server:
         proxy = f"http://{HERE}:{server.proxy_port}" if route == "CONNECT" else None
         sessions = [

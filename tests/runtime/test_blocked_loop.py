@@ -8,19 +8,17 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import ssl
 import threading
 import time
 from contextlib import suppress
-from functools import cache
 
 import pytest
-import trustme
 
 from mintlify_async import MintlifySession, Timeouts
 from mintlify_async.testing import Customer
 from tests.support.event_loops import LOOP_FACTORIES
 from tests.support.fault_catalogue import BODY
+from tests.support.tls import tls_contexts
 
 WHOLE = os.environ.get("SWEEPS") == "whole"
 ROUNDS = 100 if WHOLE else 1
@@ -43,16 +41,6 @@ CALLS = {
     "ask, in all": ("total", [HEAD, BODY[:CUT]], [BODY[CUT:]]),
 }
 """By name: the limit, what the service sends before the client's loop is blocked, and what meanwhile."""
-
-
-@cache
-def tls_contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Return the service's context and the client's."""
-    authority = trustme.CA()
-    served, trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
-    authority.issue_cert("127.0.0.1", "service.test").configure_cert(served)
-    authority.configure_trust(trust)
-    return served, trust
 
 
 class Service:
