@@ -197,7 +197,7 @@ class ConversationTurn:
         return self._contents
 
     def release_if_over(self, task: asyncio.Task[Any] | None) -> None:
-        """If this turn, which *task* started, is over or abandoned, let the next one start.
+        """If this turn, whose last step *task* took, is over or abandoned, let the next one start.
 
         It is over if its answer has ended and only its reply was not closed. Inside the reply's block, it is
         over only for the block's own task. It is abandoned if the task that read the reply outside a block

@@ -30,7 +30,7 @@ class LockHolder(Protocol):
     """A turn that holds a lock."""
 
     def release_if_over(self, task: asyncio.Task[Any] | None) -> None:
-        """Release the lock if the turn, which *task* started, is over or abandoned."""
+        """Release the lock if the turn, whose last step *task* took, is over or abandoned."""
         ...
 
 
@@ -102,14 +102,12 @@ class TurnLock:
             raise
 
     async def _last_save(self, *, ignore_error: bool) -> None:
-        if self.saving is not None:
-            with logged_if_slow("a question waits until the turn before is saved"):
-                if not ignore_error:
-                    await self.saving.result()
-                else:
-                    await self.saving.ended()
-                    self.saving.report()
-            self.saving = None
+        if self.saving is None:
+            return
+        with logged_if_slow("a question waits until the turn before is saved"):
+            await (self.saving.ended() if ignore_error else self.saving.result())
+        self.saving.report()
+        self.saving = None
 
     async def saved(self) -> None:
         """Wait until the last save has ended. The next turn raises its error."""
