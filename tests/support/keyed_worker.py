@@ -20,13 +20,26 @@ LIMIT = 2.0  # seconds per call
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    [__name__, "mintlify_async.contrib.redis", "mintlify_async.storage.sqlite_store"]
+    [
+        __name__,
+        "mintlify_async.contrib.postgres",
+        "mintlify_async.contrib.redis",
+        "mintlify_async.storage.sqlite_store",
+    ]
 )
 
 
 @asynccontextmanager
 async def opened(ledger: str, timeout: float = 2.0) -> AsyncIterator[Store]:
-    """Open the ledger: the path of a file, or the URL of a Redis."""
+    """Open the ledger: the path of a file, or the URL of a Redis or a Postgres."""
+    if ledger.startswith("postgresql://"):
+        from mintlify_async.contrib.postgres import PostgresStore
+
+        postgres = PostgresStore(ledger, timeout=timeout)
+        await postgres.setup()
+        yield postgres
+        await postgres.close()
+        return
     if not ledger.startswith("redis://"):
         yield SQLiteStore(ledger)
         return
