@@ -52,7 +52,7 @@ class Connection(Protocol):
 Lending = AbstractAsyncContextManager[Any]
 """Lends a connection for the time of its block."""
 
-Source = str | Callable[[], Lending]
+ConnectionSource = str | Callable[[], Lending]
 """A URL, or a function such as ``pool.acquire``."""
 
 Rows = Sequence[Sequence[Any]]
@@ -109,7 +109,7 @@ class LoopConnections:
         options: The options of the own connections.
     """
 
-    def __init__(self, source: Source, size: int, options: dict[str, Any]) -> None:
+    def __init__(self, source: ConnectionSource, size: int, options: dict[str, Any]) -> None:
         """Connect to nothing yet."""
         self.line = StepLine("Postgres", size)
         self._source = source

@@ -14,9 +14,9 @@ from mintlify_async.storage.store import Record, Snapshot, TakeResult, Usage, Wi
 from ..remote_steps import FirstLoop
 from .connections import (
     Connection,
+    ConnectionSource,
     LoopConnections,
     Rows,
-    Source,
     check_source,
     run_statement,
     run_transaction,
@@ -64,7 +64,7 @@ class PostgresStore:
         timeout: Longest duration of one step, in seconds. A cancelled step ends in about 0.3 s.
         keep: How long finished records are kept, in seconds. None keeps them forever.
         size: Connections at a time on one event loop. Further steps wait their turn.
-        **options: With a URL: arguments of ``asyncpg.connect``, such as ``ssl``. The ``password`` may be a
+        options: With a URL: arguments of ``asyncpg.connect``, such as ``ssl``. The ``password`` may be a
             function. ``statement_cache_size`` is 0, because PgBouncer needs it.
 
     Raises:
@@ -73,7 +73,7 @@ class PostgresStore:
 
     def __init__(
         self,
-        source: Source,
+        source: ConnectionSource,
         *,
         table: str = "mintlify_async",
         timeout: float = 2.0,
