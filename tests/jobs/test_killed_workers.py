@@ -41,11 +41,14 @@ def fork_server():
     forkserver.ensure_running()
 
 
-@pytest.fixture(params=["sqlite", "redis", "postgres", "pgbouncer"])
+@pytest.fixture(params=["sqlite", "redis", "postgres", "pgbouncer", "postgres-sqlalchemy"])
 def ledger(request, tmp_path):
     """The ledger as the worker's first argument."""
     if request.param == "sqlite":
         return str(tmp_path / "ledger.db")
+    if request.param == "postgres-sqlalchemy":
+        pytest.importorskip("sqlalchemy")
+        return request.getfixturevalue("postgres_server").url.replace(":", "+asyncpg:", 1)
     servers = {"redis": "redis_server", "postgres": "postgres_server", "pgbouncer": "pgbouncer"}
     return request.getfixturevalue(servers[request.param]).url
 

@@ -20,6 +20,7 @@ from mintlify_async.errors import StateError
 from mintlify_async.storage.store import change, new_version
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.store_cases import BLOCK, A, B, count, put, values, windows
+from tests.support.keyed_worker import engine_of
 from tests.support.postgres_server import PostgresServer
 
 LONGEST = 1.25
@@ -305,15 +306,11 @@ async def lenders(kind: str, server: PostgresServer) -> AsyncIterator[tuple[Post
     else:
         pytest.importorskip("sqlalchemy")
         from sqlalchemy import text
-        from sqlalchemy.ext.asyncio import create_async_engine
 
-        from tests.contrib.postgres.test_postgres_store import on_engine
+        async with engine_of(server.url.replace(":", "+asyncpg:", 1)) as (engine, connection):
 
-        engine = create_async_engine(server.url.replace("postgresql", "postgresql+asyncpg"), pool_size=2)
+            async def ask() -> None:
+                async with engine.begin() as connection:
+                    assert (await connection.execute(text("SELECT 1"))).scalar() == 1
 
-        async def ask() -> None:
-            async with engine.begin() as connection:
-                assert (await connection.execute(text("SELECT 1"))).scalar() == 1
-
-        yield on_engine(engine), ask
-        await engine.dispose()
+            yield PostgresStore(connection, timeout=20), ask

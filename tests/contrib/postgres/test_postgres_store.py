@@ -15,24 +15,9 @@ from mintlify_async.contrib.postgres import PostgresStore
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.storage.store import Store, new_version
 from mintlify_async.testing.store_cases import BLOCK, A, StoreCases, WireCases, put, values, windows
+from tests.support.keyed_worker import opened
 from tests.support.own_time_cases import count_in_threads
 from tests.support.postgres_server import PgBouncer, PostgresServer
-
-
-def on_engine(engine: Any) -> PostgresStore:
-    """A store on SQLAlchemy's engine, as the page shows it."""
-
-    @asynccontextmanager
-    async def connection() -> AsyncIterator[Any]:
-        async with engine.connect() as outer:
-            raw = (await outer.get_raw_connection()).driver_connection
-            try:
-                yield raw
-            finally:
-                if raw.is_closed():
-                    await outer.invalidate()
-
-    return PostgresStore(connection, timeout=20)
 
 
 class TestPostgresStore(StoreCases):
@@ -40,19 +25,14 @@ class TestPostgresStore(StoreCases):
 
     @pytest.fixture(params=["direct", "pgbouncer", "sqlalchemy"])
     async def store(self, request: Any, postgres_server: PostgresServer) -> AsyncIterator[Store]:
+        url = postgres_server.url
         if request.param == "sqlalchemy":
-            sqlalchemy = pytest.importorskip("sqlalchemy.ext.asyncio")
-            engine = sqlalchemy.create_async_engine(postgres_server.url.replace(":", "+asyncpg:", 1))
-            store = on_engine(engine)
-            await store.setup()
+            pytest.importorskip("sqlalchemy")
+            url = postgres_server.url.replace(":", "+asyncpg:", 1)
+        elif request.param == "pgbouncer":
+            url = request.getfixturevalue("pgbouncer").url
+        async with opened(url, timeout=20) as store:
             yield store
-            await engine.dispose()
-            return
-        server = request.getfixturevalue("pgbouncer") if request.param == "pgbouncer" else postgres_server
-        store = PostgresStore(server.url, timeout=20)
-        await store.setup()
-        yield store
-        await store.close()
 
 
 class TestPostgresWire(WireCases):
