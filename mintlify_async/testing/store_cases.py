@@ -101,15 +101,15 @@ class StoreCases:
 
     async def test_keys_of_a_folder(self, store: Store) -> None:
         """Sorted, and neither of another folder nor of another room."""
-        odd = "room/open/ü/*[?]\\ {x}"
-        for key in (B, A, C, "room/opened/d", "other/open/e", odd):
+        odd, capital = "room/open/ü/*[?]\\ {x}", "room/open/Z"
+        for key in (B, A, C, "room/opened/d", "room/Open/z", "other/open/e", odd, capital):
             await put(store, key)
-        assert await store.keys("room/open/") == sorted([A, B, odd])
+        assert await store.keys("room/open/") == sorted([A, B, odd, capital])
         assert await store.keys("room/open/a") == [A]
         assert await store.keys("room/none/") == []
         assert list(await values(store, odd)) == [odd]
         await store.write({A: None, C: None}, expected={}, version="v2")
-        assert await store.keys("room/open/") == sorted([B, odd])
+        assert await store.keys("room/open/") == sorted([B, odd, capital])
         assert await store.keys("room/done/") == []
 
     async def test_a_record_with_keep_expires(self, store: Store) -> None:

@@ -243,6 +243,43 @@ async def test_the_level_of_a_role_changes_nothing(
     assert [usage.used for usage in look.usage] == [0, 0]
 
 
+@pytest.mark.parametrize("level", ["serializable", "repeatable read"])
+async def test_a_statement_that_could_not_be_ordered_is_repeated(
+    store: PostgresStore, postgres_server: PostgresServer, level: str
+):
+    """A refund is a statement by itself, at the level of the role. Nothing was done, so it is run again."""
+    database = postgres_server.database
+    postgres_server.say(f"ALTER DATABASE {database} SET default_transaction_isolation = '{level}'")
+    await store.close()
+    limits = windows(a=(5, 60))
+    await store.take(limits, slot="one", block=BLOCK)
+    other = await asyncpg.connect(postgres_server.url)
+    async with other.transaction():
+        await other.execute("UPDATE mintlify_async SET ends = ends + 1")
+        refund = asyncio.create_task(store.refund(limits, slot="one"))
+        await asyncio.sleep(0.2)  # it waits for the row
+    await refund
+    assert (await store.take(limits, slot=None, block=BLOCK)).usage[0].used == 0
+    await other.close()
+
+
+async def test_time_is_read_behind_the_lock(store: PostgresStore, postgres_server: PostgresServer):
+    """A slot that was taken after a wait counts from its taking. Else a window would have too many."""
+    await store.take(windows(a=(5, 60)), slot="one", block=BLOCK)
+    other = await asyncpg.connect(postgres_server.url)
+    async with other.transaction():
+        await other.execute("LOCK TABLE mintlify_async")
+        take = asyncio.create_task(store.take(windows(a=(5, 60)), slot="two", block=BLOCK))
+        write = asyncio.create_task(put(store, A))
+        await asyncio.sleep(0.5)
+        released = await other.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
+    await asyncio.gather(take, write)
+    assert (await store.read([A])).records[A].since >= released
+    since = await other.fetchval("SELECT since FROM mintlify_async WHERE slot = 'two'")
+    assert since >= released
+    await other.close()
+
+
 async def test_no_value_is_shown(store: PostgresStore, postgres_server: PostgresServer):
     """The server's DETAIL has the row, which may contain a thread's key."""
     postgres_server.say("ALTER TABLE mintlify_async ADD CHECK (length(value) < 5)")
