@@ -41,33 +41,33 @@ class StepLine:
     """The line in which the steps of one event loop wait for their turn.
 
     Args:
-        place: What the store is on, for the error.
+        server: What the store is on, for the error.
         places: Steps at a time.
+        failures: The errors that mean that the store cannot be used.
+        explain: Returns the reason of a failure, and whether the steps in the line would fail in the same way.
     """
 
-    def __init__(self, place: str, places: int) -> None:
-        self._place = place
+    def __init__(
+        self,
+        server: str,
+        places: int,
+        failures: tuple[type[Exception], ...],
+        explain: Callable[[Exception], tuple[str, bool]],
+    ) -> None:
+        self._server, self._failures, self._explain = server, failures, explain
         self._free = asyncio.Semaphore(places)
         self._outages = 0
         self._reason = ""
 
-    async def run(
-        self,
-        step: Callable[[], Coroutine[Any, Any, T]],
-        seconds: float,
-        failures: tuple[type[Exception], ...],
-        explain: Callable[[Exception], tuple[str, bool]],
-    ) -> T:
+    async def run(self, step: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
         """Return the result of *step*.
 
         Args:
             step: Starts the step.
             seconds: The longest duration of the step, without its wait in the line.
-            failures: The errors that mean that the store cannot be used.
-            explain: Returns the reason of a failure, and whether the steps in the line would fail, too.
 
         Raises:
-            StateError: The step failed with one of *failures*, or a step ahead of it did.
+            StateError: The step failed, or a step ahead of it did.
         """
         outages = self._outages
         async with self._free:
@@ -77,15 +77,15 @@ class StepLine:
                 return await in_own_task(step(), seconds)
             except MintlifyError:  # our own, some of which are RuntimeError or ValueError
                 raise
-            except failures as error:
-                reason, is_outage = explain(error)
+            except self._failures as error:
+                reason, is_outage = self._explain(error)
         if is_outage:
             self._outages += 1
             self._reason = reason
         raise self._unusable(reason)
 
     def _unusable(self, reason: str) -> StateError:
-        error = StateError(f"the store on {self._place} cannot be used: {reason}")
+        error = StateError(f"the store on {self._server} cannot be used: {reason}")
         error.__cause__ = CauseSummary(reason)
         return error
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from functools import partial
 from inspect import signature
 from typing import Any, Final, Protocol, cast
 from urllib.parse import urlsplit
@@ -23,7 +24,7 @@ from mintlify_async.errors import ConfigurationError, MintlifyError, printable
 from mintlify_async.runtime.limits import TimeLimit
 
 from ..remote_steps import StepLine
-from .postgres_failures import FAILURES, BorrowError, summary
+from .postgres_failures import FAILURES, BorrowError, explain, summary
 
 CLOSE_SECONDS: Final = 1.0
 """How long closing waits for running steps and for the server, in seconds."""
@@ -105,13 +106,14 @@ class LoopConnections:
 
     Args:
         source: As :func:`check_source` takes it.
+        table: The table, for errors.
         size: Connections at a time.
         options: The options of the own connections.
     """
 
-    def __init__(self, source: ConnectionSource, size: int, options: dict[str, Any]) -> None:
+    def __init__(self, source: ConnectionSource, table: str, size: int, options: dict[str, Any]) -> None:
         """Connect to nothing yet."""
-        self.line = StepLine("Postgres", size)
+        self.line = StepLine("Postgres", size, FAILURES, partial(explain, table=table))
         self._source = source
         self._pool: Any = None
         if isinstance(source, str):

@@ -21,7 +21,7 @@ from .connections import (
     run_statement,
     run_transaction,
 )
-from .postgres_failures import AGAIN, FAILURES, explain
+from .postgres_failures import AGAIN
 from .statements import Statements
 
 CLEAN_EVERY: Final = 100
@@ -214,9 +214,7 @@ class PostgresStore:
                     with suppress(*AGAIN):
                         return await work(connection)
 
-        return await here.line.run(
-            step, seconds or self._timeout, FAILURES, lambda error: explain(error, self.table)
-        )
+        return await here.line.run(step, seconds or self._timeout)
 
     def _connect(self) -> LoopConnections:
         if not isinstance(self._source, str) and not self._first_loop.is_running():
@@ -225,7 +223,7 @@ class PostgresStore:
                 "create one store for each event loop, or give a URL",
                 field="source",
             )
-        return LoopConnections(self._source, self._size, self._options)
+        return LoopConnections(self._source, self.table, self._size, self._options)
 
 
 def _begin(seconds: float) -> str:
