@@ -44,7 +44,7 @@ class StepLine:
         server: What the store is on, for the error.
         places: Steps at a time.
         failures: The errors that mean that the store cannot be used.
-        explain: Returns the reason of a failure, and whether the steps in the line would fail in the same way.
+        explain: Returns the reason of a failure, and whether the steps in the line would fail, too.
     """
 
     def __init__(

@@ -7,13 +7,9 @@ cluster keeps them on one node.
 
 from __future__ import annotations
 
-import asyncio
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar, cast
-
-import anyio
 
 from .. import extra_missing
 
@@ -26,15 +22,13 @@ except ModuleNotFoundError as error:
     raise extra_missing("redis", error) from None
 
 from mintlify_async.checks import LARGEST, check_number
-from mintlify_async.errors import CauseSummary, ConfigurationError, StateError, printable
-from mintlify_async.runtime.limits import TimeLimit
+from mintlify_async.errors import ConfigurationError, printable
+
+from ..remote_steps import FirstLoop, StepLine
 
 Argument = str | bytes | int | float
 
 T = TypeVar("T")
-
-CANCEL_AGAIN: Final = 0.25
-"""Seconds between two cancellations of a step: redis-py swallows some on Python 3.11."""
 
 CONNECTIONS: Final = 32
 """Scripts at a time on one client. More would not be faster: Redis runs them one after the other."""
@@ -58,12 +52,12 @@ FAILURES: Final = (RedisError, OSError, TimeoutError, RuntimeError)
 
 
 class ClientConnections:
-    """Limits how many scripts one client runs at a time, for all stores that use it."""
+    """The connections of one client, and the line of the scripts of all stores that use it."""
 
     def __init__(self, client: RedisClient) -> None:
         self.pool = getattr(client, "connection_pool", None)
-        self.free = asyncio.Semaphore(min(CONNECTIONS, getattr(self.pool, "max_connections", CONNECTIONS)))
-        self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
+        self.line = new_line(min(CONNECTIONS, getattr(self.pool, "max_connections", CONNECTIONS)))
+        self._first_loop = FirstLoop()
 
     def on_own_loop(self) -> bool:
         """Return whether the client's connections belong to the running loop.
@@ -71,10 +65,7 @@ class ClientConnections:
         Raises:
             ConfigurationError: They belong to another loop, and cannot be made again on this one.
         """
-        loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._loop = weakref.ref(loop)
-        if self.pool is None or self._loop() is loop:
+        if self._first_loop.is_running() or self.pool is None:
             return True
         if type(self.pool) is not ConnectionPool:
             raise ConfigurationError(
@@ -83,6 +74,16 @@ class ClientConnections:
                 field="client",
             )
         return False
+
+
+def new_line(places: int) -> StepLine:
+    """Return a line for so many scripts at a time."""
+    return StepLine("Redis", places, FAILURES, explain)
+
+
+def explain(error: Exception) -> tuple[str, bool]:
+    """Return the reason of *error*. Scripts in the line would fail in the same way."""
+    return f"{type(error).__name__}: {printable(str(error))}".rstrip(": "), True
 
 
 _connections: weakref.WeakKeyDictionary[object, ClientConnections] = weakref.WeakKeyDictionary()
@@ -94,32 +95,6 @@ async def _on_new_connection(pool: ConnectionPool, step: Callable[[Any], Corouti
     own_pool = ConnectionPool(pool.connection_class, max_connections=1, **options)
     async with Redis.from_pool(own_pool) as client:
         return await step(client)
-
-
-async def _in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
-    """Run *step* of redis-py in a separate task.
-
-    On Python 3.11 redis-py swallows many cancellations. The caller waits for asyncio alone, so its
-    cancellation and the timeout are always raised.
-
-    Raises:
-        TimeoutError: *step* took longer than *seconds*.
-    """
-    task = asyncio.ensure_future(step)
-    limit = TimeLimit(asyncio.get_running_loop().time() + seconds)  # an answer that has arrived is read first
-    try:
-        with suppress(TimeoutError), limit:
-            await asyncio.wait([task])
-    finally:
-        while not task.done():
-            task.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait([task], timeout=CANCEL_AGAIN)
-        if not task.cancelled():
-            task.exception()  # retrieved, or asyncio logs that it never was
-    if task.cancelled():
-        raise TimeoutError(f"no answer within the timeout of {seconds:g} s")
-    return task.result()
 
 
 class RedisScripts:
@@ -154,8 +129,6 @@ class RedisScripts:
         self._client = client
         check_number(timeout, "timeout", 0.001, most=LARGEST)
         self._timeout = timeout
-        self._failures = 0
-        self._reason = ""
         self._namespace = _check_namespace(namespace)
 
     def __repr__(self) -> str:
@@ -180,27 +153,10 @@ class RedisScripts:
         connections = _connections.get(self._client) or _connections.setdefault(
             self._client, ClientConnections(self._client)
         )
-        if not connections.on_own_loop():
-            pool = cast("ConnectionPool", connections.pool)
-            return await self._bounded(_on_new_connection(pool, step))
-        failures = self._failures
-        async with connections.free:
-            if self._failures != failures:
-                raise self._unusable()  # a call ahead failed meanwhile, so do not wait for another timeout
-            return await self._bounded(step(self._client))
-
-    async def _bounded(self, step: Coroutine[Any, Any, T]) -> T:
-        try:
-            return await _in_own_task(step, self._timeout)
-        except FAILURES as error:
-            self._failures += 1
-            self._reason = f"{type(error).__name__}: {printable(str(error))}".rstrip(": ")
-        raise self._unusable()
-
-    def _unusable(self) -> StateError:
-        error = StateError(f"the store on Redis cannot be used: {self._reason}")
-        error.__cause__ = CauseSummary(self._reason)
-        return error
+        if connections.on_own_loop():
+            return await connections.line.run(lambda: step(self._client), self._timeout)
+        pool = cast("ConnectionPool", connections.pool)
+        return await new_line(1).run(lambda: _on_new_connection(pool, step), self._timeout)
 
 
 def text(value: object) -> str:
