@@ -196,8 +196,10 @@ class OutcomeUnknownError(MintlifyError):
         sent_at: When the request was sent, in seconds since the epoch, or None.
         prompt_sha256: SHA-256 of the prompt, to recognize it without storing it.
         reason: ``timeout``, ``connection_lost``, ``unreadable_answer`` (a success that is not a job),
-            ``server_error`` (5xx), ``session_closed`` (the session was closed meanwhile), or
-            ``not_recorded`` (another call with the same ``dedupe_key`` has left no outcome).
+            ``server_error`` (5xx), ``session_closed`` (the session was closed meanwhile), ``cancelled`` (the
+            call that sent the request was cancelled), or ``not_recorded`` (the process that sent it has left
+            no outcome). A later call with the same ``dedupe_key`` gets the reason and the status again.
+        dedupe_key: The ``dedupe_key`` of the call, or None.
     """
 
     def __init__(
@@ -214,9 +216,11 @@ class OutcomeUnknownError(MintlifyError):
         sent_at: float | None = None,
         prompt_sha256: str | None = None,
         reason: str = "connection_lost",
+        dedupe_key: str | None = None,
     ) -> None:
         super().__init__(message)
         self.operation = operation
+        self.dedupe_key = dedupe_key
         self.project_id = project_id
         self.job_id = job_id
         self.status = status

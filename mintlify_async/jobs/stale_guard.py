@@ -361,6 +361,31 @@ class JobState:
                 self.job = job or self.job
 
 
+class UnderWay:
+    """A follow-up that is being sent, from its first byte on. In the line of a quota it is not.
+
+    Args:
+        state: The job's.
+        window: For how long after the follow-up a final status may be an old one, in seconds.
+    """
+
+    def __init__(self, state: JobState, window: float) -> None:
+        self._state = state
+        self._window = window
+        self._before: StateBefore | None = None
+
+    def begin(self) -> None:
+        """Accept nothing from now on. Safe to repeat."""
+        if self._before is None:
+            self._before = self._state.begin_sending(self._window)
+
+    def end(self, sent_at: Moment | None = None, job: Job | None = None) -> None:
+        """Note how it has ended, if it has begun; the arguments as for :meth:`JobState.end_sending`."""
+        if self._before is not None:
+            before, self._before = self._before, None
+            self._state.end_sending(before, sent_at, job)
+
+
 def _is_newer(stamp: Stamp, other_stamp: Stamp) -> bool:
     if stamp.date is not None and other_stamp.date is not None and stamp.date != other_stamp.date:
         return stamp.date > other_stamp.date

@@ -358,15 +358,15 @@ async def test_a_slot_of_the_future_counts_for_one_window(path: Path):
         return Quota(create_job=1, store=SQLiteStore(path))
 
     with clock(DAYS):
-        await quota().acquire("create_job", SCOPE)
+        await quota().lease("create_job", SCOPE).take()
     with pytest.raises(QuotaExceededError) as refused:
-        await quota().acquire("create_job", SCOPE)
+        await quota().lease("create_job", SCOPE).take()
     assert refused.value.retry_after == pytest.approx(3600, abs=60)
     with clock(1800):
         (left,) = await quota().left("create_job", SCOPE)
         assert left.next_in == pytest.approx(1800, abs=60)
     with clock(3660):
-        await quota().acquire("create_job", SCOPE)
+        await quota().lease("create_job", SCOPE).take()
 
 
 @pytest.mark.parametrize("retry_after", [None, 600.0])
@@ -385,7 +385,7 @@ async def test_a_block_of_the_future_lasts_as_long_as_it_was_made_for(path: Path
     (left,) = await quota.left("create_job", SCOPE)
     assert left.blocked == pytest.approx(seconds, abs=seconds / 2 - 1)
     with clock(seconds + 60):
-        await quota.acquire("create_job", SCOPE)
+        await quota.lease("create_job", SCOPE).take()
 
 
 async def test_a_record_of_the_future_is_as_old_as_its_first_reading(store: SQLiteStore):

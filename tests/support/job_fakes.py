@@ -27,7 +27,6 @@ from mintlify_async.model.operation import GET_JOB
 from mintlify_async.model.response_info import ResponseInfo
 from mintlify_async.protocol.calls import Call
 from mintlify_async.protocol.responses import WholeResponse, read_job
-from mintlify_async.runtime import dates
 from mintlify_async.settings.api_keys import Key
 from mintlify_async.settings.assumptions import Assumptions
 from mintlify_async.settings.options import Options
@@ -140,7 +139,7 @@ class FakeAgent:
 
     async def _take(self, call: Call, job_id: str, sending: Sending) -> WholeResponse:
         self.sent.append((job_id, call.prompt))
-        sending.sent_at = dates.now()
+        await sending.first_byte(sending.begin())
         await asyncio.sleep(0)
         seen = await self.on_send() if self.on_send else "active"
         if isinstance(seen, QuotaExceededError) or getattr(seen, "sent", None) == "no":
