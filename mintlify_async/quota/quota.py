@@ -46,6 +46,9 @@ log = logging.getLogger("mintlify_async")
 STORE_PAUSE: Final = 1.0
 """Seconds for which a store that failed is not asked again."""
 
+AWAY_SECONDS: Final = 60.0
+"""For how long a call waits for a store that cannot be reached, in seconds."""
+
 WAIT_MARGIN: Final = 0.01
 LONGEST_WAIT_MARGIN: Final = 1.0
 """A waiting call comes later than its slot by this part of the window, at most this many seconds: slots are
@@ -114,6 +117,7 @@ class Lease:
         patience_ends = start + self._quota.max_wait - waited
         if patience_ends < deadline:
             deadline, limited_by = patience_ends, "max_wait= of the quota"
+        away_since = math.inf
         with self._quota.line(self._gate) as line:
             try:
                 await line.enter(deadline)
@@ -126,6 +130,9 @@ class Lease:
                     if refusal is None:
                         self.waited = time() - start
                         return
+                    away_since = min(away_since, time()) if self._quota.is_away else math.inf
+                    if time() - away_since > AWAY_SECONDS:
+                        raise refusal
                     line.refusal = refusal
                     wait = max(_wait(self._gate, refusal), SHORTEST_SLEEP)
                     line.opens_at = time() + wait
@@ -230,6 +237,11 @@ class Quota:
     def waiting(self) -> int:
         """How many calls of this process wait for a slot, on all event loops."""
         return self._lines.calls
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the last step of the store has failed."""
+        return self._failure is not None
 
     def __repr__(self) -> str:
         """Show the limits, the mode and the store."""

@@ -379,6 +379,20 @@ async def test_a_cancelled_call_can_give_its_slot_back():
     await use_up(quota, 1)
 
 
+async def test_a_store_that_stays_away_ends_a_wait(time: asyncio.AbstractEventLoop):
+    """A call without a limit waits a minute for it, not for ever; one in the middle of its wait, too."""
+    store = AwayStore(0)
+    quota = Quota(create_job=1, mode="wait", store=store)
+    await use_up(quota, 1)
+    waiting = start(quota)
+    await asyncio.sleep(1000)
+    store.back_at = time.time() + 1e6
+    began = time.time()
+    with pytest.raises(QuotaExceededError, match="cannot be used"):
+        await waiting
+    assert 60 <= time.time() - began <= 95
+
+
 @pytest.mark.parametrize("limited_by", ["max_wait", "deadline"])
 async def test_the_refusal_of_a_wait_names_what_limits_it(time: asyncio.AbstractEventLoop, limited_by: str):
     """The first in the line, and one behind it."""
