@@ -26,11 +26,10 @@ from mintlify_async.errors import (
 from mintlify_async.jobs.handle import Turn, handle_for
 from mintlify_async.jobs.stale_guard import FollowUp, JobState, JobStates, Look, Moment, elapsed
 from mintlify_async.model.job_ref import JobRef, Stamp
-from mintlify_async.runtime import dates
 from mintlify_async.settings.api_keys import Key
 from mintlify_async.settings.assumptions import Assumptions
 from mintlify_async.settings.poll_policy import PollPolicy
-from tests.support.job_fakes import FakeAgent, at_times, down, in_turn, lost, record, refused
+from tests.support.job_fakes import FakeAgent, at_times, down, in_turn, lost, machine, record, refused
 
 
 class Loop:
@@ -236,15 +235,6 @@ def dated(agent, *, ahead=0.0, frozen=False):
     began = time()
     agent.now()
     agent.date = lambda: 1_700_000_000 + ahead + (began if frozen else time())
-
-
-@contextlib.contextmanager
-def machine(ahead):
-    """Let this machine's clock be ahead of the true one."""
-    true = dates.now
-    with dates.read_from(lambda source=dates._source: source() + ahead):
-        yield
-    assert dates.now is true
 
 
 async def short_waits(agent, text, ahead):
