@@ -40,8 +40,8 @@ ROUNDING: Final = 1e-6
 """A timer may be early by the clock's resolution, in seconds."""
 
 REMEMBERED: Final = 1000
-"""How many jobs with a follow-up a session remembers without a handle: those of ten projects in
-``EARLIER_TURN_SECONDS``."""
+"""How many jobs with a follow-up, and how many that have ended, a session remembers without a handle: those
+of ten projects in ``EARLIER_TURN_SECONDS``."""
 
 
 JobKey = tuple[str, str]
@@ -393,24 +393,42 @@ def _is_newer(stamp: Stamp, other_stamp: Stamp) -> bool:
 
 
 class JobStates:
-    """The states of a session's jobs. It keeps jobs with a handle, and jobs with the latest follow-ups."""
+    """The states of a session's jobs. It keeps jobs with a handle, and jobs with the latest follow-ups.
+
+    Of other jobs, it only keeps whether the last look showed their end.
+    """
 
     def __init__(self) -> None:
         """Start empty."""
         self._states: WeakValueDictionary[JobKey, JobState] = WeakValueDictionary()
         self._followed: deque[JobState] = deque(maxlen=REMEMBERED)
+        self._final: dict[JobKey, None] = {}  # the newest last
         self._lock = threading.Lock()  # a session may serve several threads
 
     def of(self, ref: JobRef, window: float) -> JobState:
         """Return the state of the job that *ref* names, with the additional data of *ref*."""
+        key = ref.project_id, ref.id
         with self._lock:
-            state = self._states.get((ref.project_id, ref.id))
+            state = self._states.get(key)
             if state is None:
-                state = self._states[ref.project_id, ref.id] = JobState(ref, window)
+                if ref.sent is None and key in self._final:
+                    ref = evolve(ref, was_final=True)
+                state = self._states[key] = JobState(ref, window)
             else:
                 state.join(ref)
             return state
 
     def remember(self, state: JobState) -> None:
         """Keep *state*, whose job gets a follow-up, although its handles may go."""
-        self._followed.append(state)
+        with self._lock:
+            self._final.pop(state.key, None)
+            self._followed.append(state)
+
+    def note_look(self, state: JobState) -> None:
+        """Keep whether the last look at *state* showed its end."""
+        with self._lock:
+            self._final.pop(state.key, None)
+            if state.done:
+                self._final[state.key] = None
+                if len(self._final) > REMEMBERED:
+                    del self._final[next(iter(self._final))]

@@ -334,7 +334,34 @@ async def test_refresh_is_one_look():
     with pytest.raises(NotFoundError):
         await job.refresh()
     assert job.done
-    assert agent.asked == [("docs", "job_1", True)] * 3
+    assert agent.asked == [("docs", "job_1", False)] * 3
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(None, 10.0), (3.0, 3.0), (90.0, 90.0)])
+@pytest.mark.parametrize(
+    "rule", [{"delay": 600.0}, {"status": 429, "headers": {"Retry-After": "9"}}], ids=str
+)
+async def test_refresh_has_a_limit(service, timeout, seconds, rule):
+    """A poll's limit by default; retries count. A web page that shows a job must not hang."""
+    async with service.session() as session:
+        job = await session.create_job("x")
+        service.script.get_job(**rule, times=None)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with pytest.raises((APITimeoutError, APIStatusError)):
+            await job.refresh(timeout=timeout)
+        assert loop.time() - began <= seconds + 0.01
+        assert "delay" not in rule or loop.time() - began == pytest.approx(seconds, abs=0.01)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "5", True, float("nan")])
+async def test_the_limit_of_a_refresh_is_checked(timeout):
+    """The error names the argument, and nothing is sent."""
+    agent = FakeAgent()
+    with pytest.raises(ConfigurationError) as caught:
+        await agent.job().refresh(timeout=timeout)
+    assert caught.value.field == "timeout"
+    assert agent.looks == []
 
 
 # Cancelling ------------------------------------------------------------------------------------
