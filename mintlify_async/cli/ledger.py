@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import mintlify_async as mintlify
 
-from ..model.job_ref import JobRef, is_reference
 from .exit_status import DONE
+from .job import is_reference
 from .stores import open_ledger
 from .terminal import Terminal, shell_word
 
@@ -21,7 +21,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
             case "list":
                 await _list(ledger, terminal, recorded=options.all)
             case "resolve":
-                job = JobRef.parse(options.job).id if is_reference(options.job) else options.job
+                job = mintlify.JobRef.parse(options.job).id if is_reference(options.job) else options.job
                 await ledger.resolve(options.key, job)
             case _:
                 await ledger.forget(options.key)

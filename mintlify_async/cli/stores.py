@@ -13,7 +13,7 @@ from typing import Final
 import mintlify_async as mintlify
 
 from ..checks import check_path
-from ..storage.store import Store
+from ..storage import Store
 from .error_advice import UsageError
 
 LEDGER_VARIABLE: Final = "MINTLIFY_LEDGER"
