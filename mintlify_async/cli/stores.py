@@ -29,7 +29,7 @@ async def _open_redis(url: str) -> AsyncGenerator[Store]:
     from redis.asyncio import Redis  # only after the extra was found
 
     try:
-        client = Redis.from_url(url)
+        client = Redis.from_url(url)  # pyright: ignore[reportUnknownMemberType] - it takes any option
     except ValueError:  # its text may have a part of the password
         raise UsageError("the ledger's URL cannot be read; percent-encode its password") from None
     async with client:

@@ -17,7 +17,7 @@ import shlex
 import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 from urllib.parse import quote
 
 if TYPE_CHECKING:
@@ -226,8 +226,8 @@ class Terminal:
         out: TextIO | None = None,
         err: TextIO | None = None,
     ) -> None:
-        self.out: Any = out or sys.stdout or _Closed()
-        self.err: Any = err or sys.stderr or _Closed()
+        self.out = cast("TextIO", out or sys.stdout or _Closed())
+        self.err = cast("TextIO", err or sys.stderr or _Closed())
         self._one_screen = self.out.isatty() and self.err.isatty()
         self._in_line = False  # whether standard output stands in the middle of a line
         plain = plain or os.environ.get("TERM") == "dumb"
