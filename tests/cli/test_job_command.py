@@ -7,14 +7,17 @@ import errno
 import io
 import json
 import os
+import random
 import re
 import shlex
 import signal
+import subprocess
 import sys
 
 import pytest
 
 import mintlify_async
+from mintlify_async.cli.terminal import shell_word
 from mintlify_async.testing import JobLife, faults
 from tests.support.child_process import child_environment
 from tests.support.command_line import run, start
@@ -206,6 +209,22 @@ async def test_the_first_word_of_a_record_can_be_pasted(service, job):
     (word, *_) = shlex.split(shown.out)
     assert (await run("job", "show", word, service=service)).out == shown.out
     assert service.requests[-1].path == service.requests[-2].path
+
+
+@pytest.mark.real
+def test_a_key_that_is_listed_can_be_pasted():
+    """Whatever the key is, bash reads the same key, and the line stays one line without CI commands."""
+    dice, odd = random.Random(5), "aZ09 \t\n\x0b\x1b\x7f'\"\\$`!#[]*?~;&|<>(){}-é漢\x85\u2028\U0001f600"
+    keys = ["".join(dice.choices(odd, k=dice.randint(1, 12))) for _ in range(500)]
+    keys += ["-v", "##[error]x", "::error::y", "\x0a1", "\x850"]
+    words = [shell_word(key) for key in keys]
+    program = "\n".join(f"printf '%s\\0' {word}" for word in words).encode()
+    environment = os.environ | {"LC_ALL": "C.UTF-8"}
+    output = subprocess.run(
+        ["bash"], input=program, stdout=subprocess.PIPE, check=True, env=environment
+    ).stdout
+    assert output.decode().split("\0")[:-1] == keys
+    assert not [word for word in words if not word.isprintable() or "##[" in word]
 
 
 class FullDisk(io.StringIO):
