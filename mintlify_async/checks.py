@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -361,6 +362,37 @@ def copying_slip(value: str) -> str | None:
     if stripped and (stripped[0] in _QUOTES or stripped[-1] in _QUOTES):
         return "has quotation marks around it; leave them out"
     return None
+
+
+def check_path(path: object, name: str, *, hint: str = "") -> str:
+    """Return *path*, with a ``~`` in front expanded as a shell does it.
+
+    A shell expands it only at the start of a word, and nothing else expands a variable. A folder of that name
+    would be another one in each working directory.
+
+    Args:
+        path: A text, bytes or a path object.
+        name: The argument's name, for the error.
+        hint: What to use instead of something that is no path.
+
+    Raises:
+        ConfigurationError: It is no path, or it begins with ``$``, or with ``~`` and there is no such folder.
+    """
+    try:
+        text = os.fsdecode(cast("Any", path))
+    except TypeError:
+        text = ""
+    if not text or "\0" in text:
+        raise ConfigurationError(f"{name} must name a file{hint}", field=name)
+    expanded = os.path.expanduser(text)  # noqa: PTH111 - a Path drops the ./ that says that ~ is a name
+    if expanded[0] not in "~$":
+        return expanded
+    problem = "a home folder that is not known" if expanded[0] == "~" else "a variable that nothing has set"
+    raise ConfigurationError(
+        f"{name} begins with {problem}: {printable(text, 80)}; write the full path, "
+        "or ./ in front if this is the name of a file",
+        field=name,
+    )
 
 
 # URLs -----------------------------------------------------------------------------------------------

@@ -80,6 +80,7 @@ FRIENDS = {
     ("testing", "checks"),
     ("cli", "testing"),
     ("cli", "contrib"),
+    ("cli", "checks"),  # one rule for every path of a file
     ("contrib", "storage"),  # the store in Redis keeps the rules of the other stores
     ("contrib", "errors"),
     ("contrib", "checks"),

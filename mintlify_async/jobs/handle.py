@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from attrs import evolve
 
-from ..checks import check_wait
+from ..checks import check_seconds, check_wait
 from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
 from ..http.core import Core
 from ..http.first_byte import Sending
@@ -118,13 +118,14 @@ class JobHandle:
 
         Raises:
             JobFailedError: The job has failed, and *check* is true.
-            JobTimeoutError: The timeout has passed. The job continues at the service. If a final status was
-                seen, ``certain_in`` is the time after which a poll accepts it.
+            JobTimeoutError: The timeout has passed. If a final status was seen, ``certain_in`` is the time
+                after which a poll accepts it. If polls failed, ``error`` is the last one's error.
             AuthenticationError: 401. Other refusals, such as 403, also end the wait immediately.
             NotFoundError: The job does not exist. Tolerated for 30 s after its creation, and
                 of a job that was seen before like an outage.
-            APIConnectionError: The service could not be reached for five minutes. The same limit applies to
-                ``RateLimitError``, ``ServerError`` and ``UnexpectedResponseError``.
+            APIConnectionError: The service could not be reached for five minutes, in this wait or at the end
+                of several short ones. The same limit applies to ``RateLimitError``, ``ServerError`` and
+                ``UnexpectedResponseError``.
             StateError: The session is closed, or was closed meanwhile.
             ConfigurationError: An argument is invalid.
         """
@@ -140,22 +141,29 @@ class JobHandle:
                 note_job(observation, job)
             return job
 
-    async def refresh(self) -> Job:
+    async def refresh(self, timeout: float | None = None) -> Job:
         """Poll once, and return the record as it was received.
 
         For a queue's task that reschedules itself: check :attr:`done`, which takes
         follow-ups into account, rather than the record, which may be that of the previous turn.
+
+        Args:
+            timeout: Limits the complete call with its retries, in seconds; ``PollPolicy.timeout`` (10) by
+                default.
 
         Raises:
             APIStatusError: The service refuses. A ``NotFoundError`` says how long ago the job was
                 created, if that is known: a new job may not be visible yet.
             APIConnectionError: It cannot be reached.
             UnexpectedResponseError: Its answer is not a job.
+            ConfigurationError: *timeout* is not a number of seconds above 0.
         """
+        check_seconds(timeout, "timeout", none="means PollPolicy.timeout")
         core, state = self._core, self._state
         with observed(core, "refresh", *state.key) as observation:
-            self._call = self._call or poll_call(core, state, None)
-            look = await look_at(core, state, self._call, retry=True)
+            self._call = self._call or poll_call(core, state, core.options.poll.timeout)
+            call = self._call if timeout is None else self._call.within(timeout)
+            look = await look_at(core, state, call, retry=True)
             age = state.age(look)
             if isinstance(look.error, NotFoundError) and age is not None:
                 look.error.args = (f"{look.error}; the job was created {age:.0f} s ago",)

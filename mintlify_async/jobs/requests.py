@@ -169,6 +169,7 @@ async def look_at(core: Core, state: JobState, call: Call, *, retry: bool = Fals
     look = Look(start, loop.time(), job if error is None else None, error)
     if error is None:
         state.see(look)
+        states_of(core).note_look(state)
     return look
 
 

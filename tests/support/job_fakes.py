@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from email.utils import formatdate
 from types import SimpleNamespace
 from typing import Any, cast
@@ -181,6 +182,15 @@ class FakeAgent:
             self.scripts[name] = script()
             handles.append(self.job(name))
         return handles
+
+
+@contextlib.contextmanager
+def machine(ahead: float) -> Iterator[None]:
+    """Let this machine's clock be ahead of the true one."""
+    true = dates.now
+    with dates.read_from(lambda source=dates._source: source() + ahead):
+        yield
+    assert dates.now is true
 
 
 def tasks_left() -> list[asyncio.Task[Any]]:

@@ -103,9 +103,11 @@ async def _in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
     cancellation and the timeout are always raised.
 
     Raises:
-        TimeoutError: *step* took longer than *seconds*.
+        TimeoutError: *step* took longer than *seconds*. The message has the error that the client has hidden
+            by trying again.
     """
-    task = asyncio.ensure_future(step)
+    hidden: list[BaseException] = []
+    task = asyncio.ensure_future(_keeping_hidden_error(step, hidden))
     limit = TimeLimit(asyncio.get_running_loop().time() + seconds)  # an answer that has arrived is read first
     try:
         with suppress(TimeoutError), limit:
@@ -115,11 +117,33 @@ async def _in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
             task.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([task], timeout=CANCEL_AGAIN)
+        step.close()  # of a task that was cancelled before it began
         if not task.cancelled():
             task.exception()  # retrieved, or asyncio logs that it never was
     if task.cancelled():
-        raise TimeoutError(f"no answer within the timeout of {seconds:g} s")
+        reason = f"; the last try: {_described(hidden[0])}" if hidden else ""
+        raise TimeoutError(f"no answer within the timeout of {seconds:g} s{reason}")
     return task.result()
+
+
+async def _keeping_hidden_error(step: Coroutine[Any, Any, T], hidden: list[BaseException]) -> T:
+    """Run *step*. If it is cancelled in a pause of redis-py's retries, add the error before the pause.
+
+    redis-py pauses in the ``except`` block of that error, so the error is the context of the cancellation.
+    """
+    try:
+        return await step
+    except asyncio.CancelledError as cancellation:
+        error: BaseException | None = cancellation
+        while error is not None and not isinstance(error, RedisError | OSError):
+            error = error.__context__
+        if error is not None:
+            hidden.append(error)
+        raise
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {printable(str(error))}".rstrip(": ")
 
 
 class RedisScripts:
@@ -194,7 +218,7 @@ class RedisScripts:
             return await _in_own_task(step, self._timeout)
         except FAILURES as error:
             self._failures += 1
-            self._reason = f"{type(error).__name__}: {printable(str(error))}".rstrip(": ")
+            self._reason = _described(error)
         raise self._unusable()
 
     def _unusable(self) -> StateError:
