@@ -109,6 +109,8 @@ def test_oracle_scenario(scenario: Scenario) -> None:
     if scenario.name in LENIENT and not all(entry["ok"] for entry in scenario.chunks):
         assert outcome.error is None
         accepted = [chunk["chunk"] if chunk["ok"] else None for chunk in scenario.chunks]
+        if scenario.name == "raw-empty-data-event":
+            accepted.remove(None)
         assert len(outcome.events) == len(accepted)
         assert all(mine == theirs for mine, theirs in zip(outcome.events, accepted, strict=True) if theirs)
         return
@@ -203,14 +205,16 @@ def test_any_cut_is_complete_or_an_error(scenario: Scenario) -> None:
         cut = run(scenario, scenario.body[:at])
         count = min(whole_events(scenario.body[:at]), len(whole.events))
         assert cut.events == whole.events[:count]
-        assert cut.message == messages[count]
+        # No delta follows, so half of a character at the end of a text stays half.
+        message = joined(messages[count], halves="replace")
+        assert cut.message == message
         if cut.error is None:
             assert cut.stream.complete
             continue
         assert type(cut.error) in (StreamInterruptedError, type(whole.error))
         if isinstance(cut.error, StreamError):
             assert cut.error.events_seen == count
-            assert cut.error.partial is None or cut.error.partial.to_wire() == messages[count]
+            assert cut.error.partial is None or cut.error.partial.to_wire() == message
             assert not cut.stream.complete or type(cut.error) is not StreamInterruptedError
 
 
@@ -229,6 +233,7 @@ def messages_after_each_event(scenario: Scenario) -> list[dict[str, Any]]:
 def whole_events(body: bytes) -> int:
     """Count the events that are whole in *body*, the last one also without its blank line."""
     events, last, _, _ = framing_of(body)
+    events = [event for event in events if event]
     with suppress(ValueError):
         events += [last] if last == "[DONE]" or isinstance(json.loads(last or ""), dict) else []
     return sum(event != "[DONE]" for event in events)
@@ -351,7 +356,6 @@ def test_an_error_event_is_an_error_of_the_assistant(given: dict[str, Any], text
 @pytest.mark.parametrize(
     "bad",
     [
-        "",
         '{"type":"text-delta","id":"0","delta":NaN}',
         '{"type":"text-delta","id":["0"],"delta":"x"}',
         '{"type":"data-x","data":' + "[" * 100_000,
