@@ -16,6 +16,7 @@ is an error that carries the partial answer. ``reply`` says how long it reads on
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
 from collections.abc import Mapping
@@ -35,9 +36,17 @@ from ..errors import (
 )
 from ..events import AbortEvent, ErrorEvent, Finish, ReasoningDelta, StreamEvent, TextDelta, ToolInputDelta
 from ..messages import Message, whole_message
-from ..model.json_text import EXCERPT_CHARACTERS, DecodeProblem, decode_json, mask_text, whole_characters
+from ..model.json_text import (
+    EXCERPT_CHARACTERS,
+    DecodeProblem,
+    decode_json,
+    json_safe,
+    mask_text,
+    whole_characters,
+)
 from ..model.thread import Thread
 from ..model.wire_value import without_halves
+from ..protocol.failure_words import words_in
 from .decode import DONE, build_event, parse_json, plain_delta
 from .message_builder import GrowingText, MessageBuilder
 from .sse import MAX_EVENT_BYTES, SSEDecoder
@@ -261,8 +270,9 @@ class MessageStream:
         """Decide how to go on when every complete event was taken."""
         error = self._ends.get("error") if len(self._ends) == 1 else None
         if isinstance(error, ErrorEvent):
-            words = printable(error.error_text) or "it did not say why"
-            self._fail(AssistantError(f"the assistant failed: {words}", error_text=error.error_text))
+            text = self._finder.mask(_words_of(error))  # before it is cut: half a key is not masked
+            words = printable(text) or "it did not say why"
+            self._fail(AssistantError(f"the assistant failed: {words}", error_text=text))
         problem: MintlifyError | None = None
         if self._sse_decoder.too_large:
             problem = StreamDecodeError(f"an event is larger than {MAX_EVENT_BYTES} bytes")
@@ -396,6 +406,14 @@ class MessageStream:
         """Why the answer ended, in the service's words, or None."""
         reason = self._builder.finish_reason
         return None if reason is None else whole_characters(reason)
+
+
+def _words_of(error: ErrorEvent) -> str:
+    """Return the text of *error*, under whichever name the service sent it."""
+    if not error.extra:
+        return error.error_text
+    words = words_in({"errorText": error.error_text, **error.extra})
+    return words or json.dumps(json_safe(error.extra), ensure_ascii=False)
 
 
 def _is_complete(last: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from ..checks import MAX_DEPTH, TOO_DEEP
 
-__all__ = ["as_object"]
+__all__ = ["as_object", "whole_characters"]
 
 MASK: Final = "***"
 """Replaces a thread's key."""

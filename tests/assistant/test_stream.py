@@ -336,7 +336,15 @@ def test_a_body_that_is_no_event_stream(body: bytes, kind: str, cause: str | Non
     [
         ({}, "", "it did not say why"),
         ({"errorText": None}, "", "it did not say why"),
-        ({"errorText": {"message": "no credits"}}, "", "it did not say why"),
+        ({"errorText": {"message": "no credits"}}, "no credits", "no credits"),
+        ({"error": "no credits"}, "no credits", "no credits"),
+        ({"error": {"type": "x_error", "message": "no credits"}}, "no credits", "no credits"),
+        ({"errorText": "", "message": "no credits"}, "no credits", "no credits"),
+        ({"errorText": None, "errors": [{"code": 1, "detail": "no credits"}]}, "no credits", "no credits"),
+        ({"errorText": 17}, '{"errorText": 17}', '{"errorText": 17}'),
+        ({"code": "no_credits"}, '{"code": "no_credits"}', '{"code": "no_credits"}'),
+        ({"errorText": ["no credits", "half \ud83d"]}, "no credits; half \ufffd", "no credits; half \ufffd"),
+        ({"errorText": "failed", "hint": "no credits"}, "failed; no credits", "failed; no credits"),
         ({"errorText": "no\ncredits"}, "no\ncredits", r"no\ncredits"),
     ],
 )
@@ -346,8 +354,24 @@ def test_an_error_event_is_an_error_of_the_assistant(given: dict[str, Any], text
     assert type(outcome.error) is AssistantError
     assert (outcome.error.error_text, outcome.error.text) == (text, "Hello")
     assert str(outcome.error) == f"the assistant failed: {words}"
-    assert outcome.events[-1] == {"type": "error", "errorText": given.get("errorText") or ""}
+    sent = {name: value for name, value in given.items() if value is not None}
+    assert outcome.events[-1] == joined({"type": "error", "errorText": "", **sent}, halves="replace")
     assert outcome.stream.complete
+    assert outcome.stream.next_event() is None
+
+
+def test_the_words_of_an_error_event_show_no_key() -> None:
+    """Also where the words would be cut in the middle of it, and in fields of any name."""
+    for fields in (
+        {"error": {"message": "x" * 190 + " tk/Secret+Key"}},
+        {"code": "tk/Secret+Key", "threadKey": "tk/Secret+Key"},
+    ):
+        stream = MessageStream(thread=Thread("t", "tk/Secret+Key"))
+        outcome = Outcome(stream, body_of({"type": "error", **fields}))
+        assert type(outcome.error) is AssistantError
+        for text in (str(outcome.error), outcome.error.error_text, *map(str, outcome.error.args)):
+            assert "tk/" not in text
+            assert "Secret" not in text
 
 
 # Broken events ----------------------------------------------------------------------------------

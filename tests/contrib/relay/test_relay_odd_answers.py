@@ -90,7 +90,7 @@ async def test_a_new_id_is_passed_on(here):
 @pytest.mark.real
 @pytest.mark.parametrize("stored", [False, True], ids=["page", "store"])
 async def test_the_newest_release_of_ai_can_ask_on(stored, tmp_path):
-    """Its own chat class asks four questions in each chat. None fails, and each answer is shown to its end."""
+    """Its chat class asks four questions in each chat. None fails, and each answer is shown to its end."""
     from mintlify_async.storage import MemoryStore
 
     settings = {"store": MemoryStore()} if stored else {}
@@ -108,9 +108,9 @@ async def test_the_newest_release_of_ai_can_ask_on(stored, tmp_path):
         )
         output, _ = await asyncio.wait_for(process.communicate(), 120)
         assert process.returncode == 0
-        for shown in json.loads(output):
-            assert [turn["error"] for turn in shown] == [None] * TURNS
-            for number, turn in enumerate(shown, 1):
+        for chat in json.loads(output):
+            assert [turn["error"] for turn in chat] == [None] * TURNS
+            for number, turn in enumerate(chat, 1):
                 assert turn["text"].endswith(f"Answer {number} \U0001f600 ends with \ud83d")
         assert len(here.service.requests) == CHATS * TURNS
         for request in here.service.requests:
