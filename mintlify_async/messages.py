@@ -46,7 +46,7 @@ class TextPart(Part):
 
     Args:
         text: The text. While it streams, it may end with the first half of a surrogate pair;
-            ``Message.text`` holds that half back.
+            ``Message.text`` holds that half back. Any other half in an answer is U+FFFD.
         state: ``streaming`` or ``done``. None in a message that was not streamed.
         provider_metadata: Metadata of the model's provider.
         citations: Sources of passages.

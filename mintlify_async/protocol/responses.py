@@ -9,9 +9,10 @@ from attrs import define, field
 
 from ..errors import APIStatusError, NotFoundError, UnexpectedResponseError, printable, status_error_class
 from ..model.job_record import Job
-from ..model.json_text import EXCERPT_CHARACTERS, DecodeProblem, decode_json, mask_text
+from ..model.json_text import EXCERPT_CHARACTERS, DecodeProblem, decode_json, mask_text, whole_characters
 from ..model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE
 from ..model.response_info import Headers, ResponseInfo
+from ..model.wire_value import without_halves
 from ..settings.assumptions import Assumptions
 from .calls import Call
 from .failure_words import is_web_page, server_words
@@ -57,7 +58,7 @@ def request_id(assumptions: Assumptions, headers: Mapping[str, str]) -> str | No
     """Return the id by which the service's logs know a request, or None."""
     for name in assumptions.request_id_headers:
         if name in headers:
-            return headers[name]
+            return whole_characters(headers[name])  # bytes that are not UTF-8 come as halves of pairs
     return None
 
 
@@ -77,6 +78,8 @@ def read_job(
     info = response_info(assumptions, answer.status, answer.headers, attempts, body)
     try:
         value = decode_json(text)
+        if "\\ud" in text or "\\uD" in text:  # only an escape can express half of a surrogate pair
+            value = without_halves(value)
         if value.__class__ is dict:
             if id_is_enough and value.get("id") and isinstance(value["id"], str) and not value.get("status"):
                 return Job(id=value["id"], status="", raw=info)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from mintlify_async import APIStatusError, AuthenticationError, MintlifyError, OutcomeUnknownError
+from mintlify_async import (
+    APIStatusError,
+    Assumptions,
+    AuthenticationError,
+    MintlifyError,
+    OutcomeUnknownError,
+)
 from mintlify_async.protocol.failure_words import server_words
+from mintlify_async.protocol.responses import response_info
 
 
 @pytest.mark.parametrize(
@@ -106,3 +115,19 @@ async def test_no_words_of_a_refusal_are_lost(service, session, operation, statu
     }
     with pytest.raises(MintlifyError, match=r"messages\[3\] is too long"):
         await calls[operation]()
+
+
+async def test_half_a_character_in_a_job_can_be_written(service, session):
+    """It is U+FFFD, as in an answer."""
+    record = {"id": "job_1", "status": "active", "model": "cut \ud83d", "source": {"repository": "a\ude00"}}
+    service.script.create_job(status=201, body=json.dumps(record))
+    job = await session.create_job("x")
+    json.dumps(job.job.to_wire(), ensure_ascii=False).encode()
+    assert job.job.model == "cut \ufffd"
+
+
+def test_a_header_that_is_not_utf8_can_be_written():
+    """Its bytes come from aiohttp as halves of surrogate pairs."""
+    info = response_info(Assumptions(), 200, {"x-request-id": "req_\udcff", "x-other": "\udcff"})
+    json.dumps(info.to_wire(), ensure_ascii=False).encode()
+    assert info.request_id == "req_\ufffd"
