@@ -408,7 +408,8 @@ class AssistantError(StreamError):
     """The service reported a failure within the stream, by an ``error`` event.
 
     Attributes:
-        error_text: The service's own text.
+        error_text: The service's own text, under whichever name the event has it, else the event's JSON.
+            Empty if it has neither.
     """
 
     def __init__(self, message: str, *, error_text: str = "", **kept: Any) -> None:

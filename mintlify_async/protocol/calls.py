@@ -25,12 +25,12 @@ from ..checks import (
     check_segment,
 )
 from ..errors import printable
-from ..messages import Message, Question, coerce_messages
+from ..messages import MESSAGES_DEPTH, Message, Question, coerce_messages
 from ..model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE, Operation
 from ..model.question_options import ContextItem, SearchFilter, context_fields, filter_fields
 from ..model.secret import Secret
 from ..model.thread import Thread
-from ..model.wire_value import EMPTY, MISSING, Missing
+from ..model.wire_value import EMPTY, MISSING, Missing, without_halves
 from ..settings.options import Options
 from ..settings.timeouts import Timeouts
 
@@ -209,8 +209,12 @@ def _post(
     if timeout is not None:
         check_seconds(timeout, "timeout", none="means no limit of its own")
     text = _ENCODER.encode({**body, **further_fields})
-    if "\\ud" in text:  # half of a surrogate pair, or an emoji, which JSON writes as both halves
-        check_json(body.get("messages"), "messages", sent=True)
+    if (
+        "\\ud" in text and "messages" in body
+    ):  # half of a surrogate pair, or an emoji, which JSON writes as both halves
+        body["messages"] = list(map(_sendable, body["messages"]))
+        check_json(body["messages"], "messages", sent=True, depth=MESSAGES_DEPTH)
+        text = _ENCODER.encode({**body, **further_fields})
     return _call(
         defaults,
         operation,
@@ -220,6 +224,11 @@ def _post(
         extra_body=further_fields,
         **fields,
     )
+
+
+def _sendable(message: dict[str, Any]) -> dict[str, Any]:
+    """Return *message* as it can be sent: a half of a character in an answer comes from the service."""
+    return without_halves(message) if message["role"] == "assistant" else message
 
 
 def _call(defaults: Options, operation: Operation, *, timeout: float | None = None, **fields: Any) -> Call:
