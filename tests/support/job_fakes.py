@@ -28,6 +28,7 @@ from mintlify_async.model.operation import GET_JOB
 from mintlify_async.model.response_info import ResponseInfo
 from mintlify_async.protocol.calls import Call
 from mintlify_async.protocol.responses import WholeResponse, read_job
+from mintlify_async.runtime import dates
 from mintlify_async.settings.api_keys import Key
 from mintlify_async.settings.assumptions import Assumptions
 from mintlify_async.settings.options import Options
