@@ -306,11 +306,11 @@ class _Attempts:
 
     async def _take(self, slot: Lease) -> Lease:
         """Take *slot*, for which the call waits as long as it is allowed to. Its store has no more time."""
-        until = self.sending.until if self.waits else self.deadline
-        deadline, limited_by = until, "timeout= of the call"
-        if self.last_start < until:
+        deadline = self.sending.until if self.waits else self.deadline
+        limited_by = "timeout= of the call"
+        if self.last_start < deadline:
             deadline, limited_by = self.last_start, "within= of the RetryPolicy"
-        limit = asyncio.timeout_at(until if until < math.inf else None)
+        limit = asyncio.timeout_at(self._until())
         try:
             async with limit:
                 return await slot.take(deadline=deadline, limited_by=limited_by, waited=self.waited)
@@ -322,6 +322,11 @@ class _Attempts:
             f"{self.call.operation}: the quota's store did not answer in the call's time; nothing was sent",
             retry_after=0.0,
         )
+
+    def _until(self) -> float | None:
+        """Return until when the quota's store may answer. None is no limit."""
+        until = self.sending.until if self.waits else self.deadline
+        return until if until < math.inf else None
 
     async def _refund(self, slot: Lease) -> None:
         """Give *slot* back. The call waits 0.25 s for that, and no longer than it may take."""
@@ -346,11 +351,14 @@ class _Attempts:
         from ..quota.gate import FIRST_BLOCK  # imported on use: most sessions have no quota
 
         wait = retry_after_seconds(answer.headers, dates.now())
+        limit = asyncio.timeout_at(self._until())
         try:
-            block = quota.block(_counted(self.call), _scope_of(self.call, key), wait)
-            await self.transport.unless_closed(block)
+            async with limit:
+                block = quota.block(_counted(self.call), _scope_of(self.call, key), wait)
+                await self.transport.unless_closed(block)
         except Exception as error:  # the refusal itself says more
-            log.warning("a refusal of the service could not be recorded for other calls: %s", error)
+            reason = "the store did not answer in the call's time" if limit.expired() else error
+            log.warning("a refusal of the service could not be recorded for other calls: %s", reason)
             return None
         return (wait or FIRST_BLOCK) if self.waits and self.call.operation.costs else None
 

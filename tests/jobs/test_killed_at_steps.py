@@ -112,7 +112,7 @@ ledger, mode = sys.argv[1:]
 
 async def main():
     async with opened(ledger, timeout=20) as store:
-        quota = None if mode == "none" else Quota(create_job=Limit(1, per=3600), mode="wait", store=store)
+        quota = None if mode == "none" else Quota(create_job=Limit(1, per=3600), mode=mode, store=store)
         async with MintlifySession(ledger=store, quota=quota) as session:
             jobs = await asyncio.gather(*(session.create_job("x", dedupe_key="k") for _ in range(5)))
     print(" ".join(job.id for job in jobs))
@@ -122,7 +122,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("mode", ["none", "wait"])
+@pytest.mark.parametrize("mode", ["none", "raise", "wait"])
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 async def test_twenty_callers_of_four_processes(tmp_path, request, kind, mode):
     """One POST and twenty results; with one slot for all, too."""
@@ -136,6 +136,66 @@ async def test_twenty_callers_of_four_processes(tmp_path, request, kind, mode):
         said = await asyncio.gather(*racers)
     assert [line.split() for line in said] == [["job_1"] * 5] * 4
     assert service.requests.count("create_job") == 1
+
+
+BATCH = """
+import asyncio, sys
+from mintlify_async import Limit, MintlifyError, MintlifySession, Quota
+from mintlify_async.jobs import claims
+from tests.support.keyed_worker import opened
+from tests.support.quick_polls import QuickPolls
+
+claims.SENDING_SECONDS = claims.LIMIT_MARGIN = 1.0  # in this process alone: a dead call counts for 3 s
+
+
+async def main():
+    async with opened(sys.argv[1], timeout=20) as store:
+        quota = Quota(create_job=Limit(8, per=1.0), mode="wait", store=store)
+        async with MintlifySession(ledger=store, quota=quota, poll=QuickPolls()) as session:
+
+            async def one(row):
+                try:
+                    done = await session.run_job(f"row {row}", dedupe_key=f"row {row}", timeout=60)
+                    print(row, done.status, flush=True)
+                except MintlifyError as error:  # this row's; the others go on
+                    print(row, type(error).__name__, flush=True)
+
+            await asyncio.gather(*(one(row) for row in range(40)))
+
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+async def test_a_killed_batch_is_started_again(tmp_path, request, kind):
+    """Two processes with the same rows, one killed, a third comes: each row ends, none is sent twice."""
+    ledger = str(tmp_path / "ledger.db") if kind == "sqlite" else request.getfixturevalue("redis_server").url
+    async with LocalService() as service:
+        service.script.create_job(delay=0.3, times=None)
+        environment = child_environment(service)
+
+        def batch():
+            return asyncio.create_task(run_to_end(sys.executable, "-c", BATCH, ledger, env=environment))
+
+        killed, other = batch(), batch()
+        async with asyncio.timeout(60):
+            while service.requests.count("create_job") < 12:
+                await asyncio.sleep(0.01)
+        killed.cancel()  # which kills its process
+        await asyncio.wait([killed])
+        said = await asyncio.gather(other, batch())
+        prompts = [one.json["prompt"] for one in service.requests.of("create_job")]
+    assert len(prompts) == len(set(prompts))
+    ends = [dict(line.split() for line in output.splitlines()) for output in said]
+    lost = {row for output in ends for row, end in output.items() if end == "OutcomeUnknownError"}
+    print(f"{kind}: {len(prompts)} POSTs, {len(lost)} of unknown outcome")
+    for output in ends:
+        assert len(output) == 40
+        assert {end for row, end in output.items() if row not in lost} == {"completed"}
+    assert len(lost) <= 16, "only what the kill hit, at most two windows"
+    assert {f"row {row}" for row in lost} <= set(prompts)
+    assert len(prompts) == 40
 
 
 async def test_a_claim_of_a_dead_process_is_unknown_in_the_end(tmp_path, virtual):

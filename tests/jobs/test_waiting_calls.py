@@ -11,6 +11,7 @@ from mintlify_async import (
     Ledger,
     Limit,
     MemoryStore,
+    MintlifyError,
     PollPolicy,
     Quota,
     QuotaExceededError,
@@ -220,6 +221,84 @@ async def test_a_question_waits_in_the_line_beside_its_limits(elapsed, service):
         with pytest.raises(QuotaExceededError, match="timeout= of the call"):
             await session.ask("three", timeout=100)
     assert 600 <= elapsed() < 700
+
+
+class Silent(MemoryStore):
+    """Answers nothing at one step, as a server that was frozen, until its own limit of 10 s has passed."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+
+    async def silence(self, step):
+        if step == self.step:
+            await asyncio.sleep(10)
+            raise StateError("no answer within 10 s")
+
+    async def take(self, *args, **options):
+        await self.silence("slot")
+        return await super().take(*args, **options)
+
+    async def refund(self, *args, **options):
+        await self.silence("refund")
+        return await super().refund(*args, **options)
+
+    async def read(self, keys):
+        await self.silence("look" if any("claims" in key for key in keys) else "block")
+        return await super().read(keys)
+
+    async def write(self, changes, **options):
+        value = b"".join(value or b"" for value in changes.values())
+        names = {b'"sending"': "claim", b'"done"': "record", b'"unknown"': "unknown", b'"claimed"': "release"}
+        await self.silence(next((name for text, name in names.items() if text in value), "release"))
+        return await super().write(changes, **options)
+
+
+@pytest.mark.parametrize("mode", ["raise", "wait"])
+@pytest.mark.parametrize("step", ["slot", "look", "claim", "record", "unknown", "release", "refund", "block"])
+async def test_a_silent_store_does_not_hold_a_call(service, elapsed, step, mode):
+    """``timeout=1`` is 1.25 s at most, whichever step of the ledger or of the quota is silent."""
+    store = Silent(step)
+    if step == "unknown":
+        service.script.create_job(status=500)
+    elif step == "block":
+        service.script.create_job(status=429, headers={"Retry-After": "30"})
+    elif step in ("release", "refund"):
+        service.script.create_job(status=400)
+    session = service.session(ledger=store, quota=Quota(mode=mode, store=store))
+    call = session.create_job("x", dedupe_key="k", timeout=1)
+    if step == "record":
+        assert (await call).id == "job_1"
+    else:
+        with pytest.raises((MintlifyError, asyncio.CancelledError)):
+            await call
+    assert elapsed() <= 1.26
+    began = now()
+    await session.close()
+    assert now() - began <= 5.1
+
+
+async def test_who_is_refused_while_another_still_connects(service):
+    """In the mode "raise", for longer than 0.25 s: nothing was sent, and the next call gets the job."""
+
+    class Slow(MemoryStore):
+        async def write(self, changes, **options):
+            await asyncio.sleep(1)
+            return await super().write(changes, **options)
+
+    ledger, slots = Slow(), MemoryStore()
+    quotas = [Quota(create_job=1, store=slots) for _ in range(2)]
+    async with (
+        service.session(ledger=ledger, quota=quotas[0]) as one,
+        service.session(ledger=ledger, quota=quotas[1]) as two,
+    ):
+        first = asyncio.create_task(one.create_job("x", dedupe_key="k"))
+        await asyncio.sleep(0.1)
+        with pytest.raises(QuotaExceededError, match="nothing was sent"):
+            await two.create_job("x", dedupe_key="k")
+        await asyncio.sleep(1)
+        assert (await two.create_job("x", dedupe_key="k")).id == (await first).id
+    assert service.requests.count("create_job") == 1
 
 
 async def test_what_a_killed_batch_leaves_holds_nothing_up(service):
