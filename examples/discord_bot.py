@@ -13,7 +13,10 @@ from contextlib import suppress
 
 import discord
 
-from mintlify_async import MintlifyError, MintlifySession, SQLiteStore, extras_markdown
+from mintlify_async import MintlifySession, SQLiteStore, extras_markdown
+
+HINT = "Ask me a question about the documentation, such as: How do I log in?"
+SORRY = "Sorry, I could not answer that. Please ask again in a moment."
 
 
 class Bot(discord.Client):
@@ -41,14 +44,17 @@ class Bot(discord.Client):
 
     async def answer(self, message: discord.Message) -> None:
         """Show the answer while it grows. A long one continues in the next message."""
-        where, question = f"discord-{message.channel.id}", re.sub(r"<@[!&]?\d+>", "", message.content)
+        where, question = f"discord-{message.channel.id}", re.sub(r"<@[!&]?\d+>", "", message.content).strip()
         fp, store = f"discord-{message.author.id}", self.store
         chat = self.session.conversation(
             fp=fp, owner=where, id=where, store=store, busy="queue", max_messages=20
         )
         sent: list[discord.Message] = []
         try:
-            async with chat.ask(question.strip()) as reply:
+            if not question:  # only the mention; nothing is sent to the service
+                await message.reply(HINT)
+                return
+            async with chat.ask(question) as reply:
                 async for edit in reply.edits(every=1.2, limit=2000, tail=extras_markdown):
                     if edit.index == len(sent):
                         sent.append(await message.reply(edit.text, suppress_embeds=True))
@@ -56,9 +62,10 @@ class Bot(discord.Client):
                         await sent[-1].edit(content=edit.text)
             if not sent:
                 await message.reply("I found nothing to say about that.")
-        except MintlifyError:
+        except Exception:  # of the service, or of Discord, which may refuse a message
             logging.exception("no answer in %s", where)
-            await message.reply("Sorry, I could not answer that. Please ask again in a moment.")
+            with suppress(Exception):  # of the same kind
+                await message.reply(SORRY)
 
     async def close(self) -> None:
         """Stop the running answers, and disconnect."""

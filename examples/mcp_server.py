@@ -68,7 +68,7 @@ async def change_docs(instruction: str, context: Context[Docs, Any]) -> str:
         handle = await session.create_job(instruction, dedupe_key=key)
         job = await handle.wait(timeout=PATIENCE, check=False)
     except JobTimeoutError as error:
-        return f"{error.ref.id} is still running; call again with the same instruction to check it"
+        return f"not ended yet: {error}; call again with the same instruction to check it"
     except MintlifyError as error:
         raise ToolError(f"{type(error).__name__}: {error}") from None
     return f"{job.id} {job.status}: {job.pr_link or 'without a pull request'}"

@@ -54,7 +54,7 @@ async def change_docs(context: RunContext[Request], instruction: str) -> str:
         handle = await deps.session.create_job(instruction, dedupe_key=deps.id)
         job = await handle.wait(timeout=900, check=False)
     except JobTimeoutError as error:
-        return f"still running; its reference is {error.ref}"
+        return f"not ended yet: {error}; its reference is {error.ref}"
     except ConfigurationError as error:
         if error.field == "dedupe_key":
             return "nothing was done: this request has a job already, with another instruction"

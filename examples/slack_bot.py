@@ -21,7 +21,10 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_chat_stream import AsyncChatStream
 
-from mintlify_async import MintlifyError, MintlifySession, SQLiteStore, extras_markdown
+from mintlify_async import MintlifySession, SQLiteStore, extras_markdown
+
+HINT = "Ask me a question about the documentation, such as: How do I log in?"
+SORRY = "Sorry, I could not answer that. Please ask again in a moment."
 
 app = AsyncApp(token=os.environ["SLACK_BOT_TOKEN"])
 app.client.retry_handlers.append(AsyncRateLimitErrorRetryHandler(max_retry_count=3))
@@ -53,6 +56,9 @@ async def answer(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStrea
     chat = session.conversation(fp=fp, owner=owner, id=where, store=store, busy="queue", max_messages=20)
     stream, index = None, -1
     try:
+        if not question.strip():  # only the mention; nothing is sent to the service
+            await say(HINT, thread_ts=thread)
+            return
         async with chat.ask(question.strip()) as reply:
             async for edit in reply.edits(every=1.0, limit=10_000, tail=extras_markdown):
                 if stream is None or edit.index != index:  # a long answer continues in the next message
@@ -65,9 +71,10 @@ async def answer(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStrea
                         raise
                     stream = await say_stream(buffer_size=1)  # a new message gets the remaining text
                     await stream.append(markdown_text=edit.delta)
-    except MintlifyError:
+    except Exception:  # of the service, or of Slack, which may refuse a message
         logging.exception("no answer in %s", where)
-        await say("Sorry, I could not answer that. Please ask again in a moment.", thread_ts=thread)
+        with suppress(Exception):  # of the same kind
+            await say(SORRY, thread_ts=thread)
     finally:
         await stop(stream)
 
@@ -76,9 +83,9 @@ async def stop(stream: AsyncChatStream | None) -> None:
     if stream is not None:
         try:
             await stream.stop()
-        except SlackApiError as error:
-            if error.response["error"] != ENDED:
-                raise
+        except Exception as error:
+            if not isinstance(error, SlackApiError) or error.response["error"] != ENDED:
+                logging.warning("a message was not ended: %s", error)
 
 
 async def main() -> None:

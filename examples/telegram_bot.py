@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import re
+from contextlib import suppress
 from html import escape
 from typing import Any
 
@@ -16,7 +17,10 @@ from aiogram.client.default import DefaultBotProperties
 from aiogram.types import Message
 from markdown_it import MarkdownIt
 
-from mintlify_async import MintlifyError, MintlifySession, SQLiteStore, extras_markdown
+from mintlify_async import MintlifySession, SQLiteStore, extras_markdown
+
+HINT = "Ask me a question about the documentation, such as: How do I log in?"
+SORRY = "Sorry, I could not answer that. Please ask again in a moment."
 
 dispatcher = Dispatcher()
 answering: set[asyncio.Task[Any]] = set()
@@ -45,8 +49,14 @@ async def answer(message: Message, session: MintlifySession, store: SQLiteStore)
     )
     every = 1.2 if message.chat.type == "private" else 3.1  # a group takes 20 messages per minute
     sent: list[Message] = []
+    question = re.sub(
+        r"@\w*bot\b", "", message.text or "", flags=re.IGNORECASE
+    ).strip()  # without the mention
     try:
-        async with chat.ask(message.text or "") as reply:
+        if not question:  # nothing is sent to the service
+            await message.answer(HINT)
+            return
+        async with chat.ask(question) as reply:
             async for edit in reply.edits(every=every, limit=4096, tail=extras_markdown):
                 before, html = html, telegram_html(edit.text)
                 if edit.index == len(sent):
@@ -55,9 +65,10 @@ async def answer(message: Message, session: MintlifySession, store: SQLiteStore)
                     await sent[-1].edit_text(html)
         if not sent:
             await message.answer("I found nothing to say about that.")
-    except MintlifyError:
+    except Exception:  # of the service, or of Telegram, which may refuse a message
         logging.exception("no answer in %s", where)
-        await message.answer("Sorry, I could not answer that. Please ask again in a moment.")
+        with suppress(Exception):  # of the same kind
+            await message.answer(SORRY)
 
 
 @dispatcher.shutdown()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -363,6 +364,37 @@ def copying_slip(value: str) -> str | None:
     return None
 
 
+def check_path(path: object, name: str, *, hint: str = "") -> str:
+    """Return *path*, with a ``~`` in front expanded as a shell does it.
+
+    A shell expands it only at the start of a word, and nothing else expands a variable. A folder of that name
+    would be another one in each working directory.
+
+    Args:
+        path: A text, bytes or a path object.
+        name: The argument's name, for the error.
+        hint: What to use instead of something that is no path.
+
+    Raises:
+        ConfigurationError: It is no path, or it begins with ``$``, or with ``~`` and there is no such folder.
+    """
+    try:
+        text = os.fsdecode(cast("Any", path))
+    except TypeError:
+        text = ""
+    if not text or "\0" in text:
+        raise ConfigurationError(f"{name} must name a file{hint}", field=name)
+    expanded = os.path.expanduser(text)  # noqa: PTH111 - a Path drops the ./ that says that ~ is a name
+    if expanded[0] not in "~$":
+        return expanded
+    problem = "a home folder that is not known" if expanded[0] == "~" else "a variable that nothing has set"
+    raise ConfigurationError(
+        f"{name} begins with {problem}: {printable(text, 80)}; write the full path, "
+        "or ./ in front if this is the name of a file",
+        field=name,
+    )
+
+
 # URLs -----------------------------------------------------------------------------------------------
 
 
@@ -471,23 +503,24 @@ def check_object(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
     return copy
 
 
-_LONGEST_INT_BITS: Final = 13_000
-"""Python refuses to write a longer whole number (4,300 digits)."""
+_TOO_LONG: Final = 10**4300
+"""Python refuses to read and to write whole numbers of more than 4,300 digits."""
 
 
-def check_json(content: object, name: str, *, sent: bool = False) -> None:
+def check_json(content: object, name: str, *, sent: bool = False, depth: int = MAX_DEPTH) -> None:
     """Check that *content* can be sent as JSON.
 
     Args:
         content: The value.
         name: Its name, for the error.
         sent: Whether it is sent as it is. Numbers must then be finite, and characters complete.
+        depth: How deep it may be nested.
 
     Raises:
-        ConfigurationError: It holds something that JSON cannot express, or is nested deeper than 200.
+        ConfigurationError: It holds something that JSON cannot express, or is nested deeper than *depth*.
             The error names the place, such as ``filter.since``.
     """
-    problem = _problem(content, sent, MAX_DEPTH)
+    problem = _problem(content, sent, depth)
     if problem is not None:
         place, words = problem
         place = name if words == TOO_DEEP else name + place
@@ -511,7 +544,7 @@ def _problem(item: object, sent: bool, depth: int) -> tuple[str, str] | None:
         case float():
             words = "must be a finite number" if sent and not math.isfinite(item) else None
         case int():
-            words = "has too many digits to be written" if item.bit_length() > _LONGEST_INT_BITS else None
+            words = None if -_TOO_LONG < item < _TOO_LONG else "has too many digits to be written"
         case _:
             words = f"is of type {type(item).__name__}, which JSON cannot express"
     if depth < 0:

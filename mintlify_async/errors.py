@@ -26,7 +26,7 @@
     │   ├─ StreamStateError                an event that names an unknown part
     │   └─ AssistantError                  the service reported a failure in the stream
     ├─ JobFailedError                      the job ended as ``failed``
-    └─ JobTimeoutError(TimeoutError)       the wait timed out, the job keeps running
+    └─ JobTimeoutError(TimeoutError)       the wait timed out before the result was certain
 
 Everything that an error carries is an attribute. Attributes survive ``pickle`` and
 ``copy`` and never hold a key. An exception of another library that caused the error
@@ -196,8 +196,10 @@ class OutcomeUnknownError(MintlifyError):
         sent_at: When the request was sent, in seconds since the epoch, or None.
         prompt_sha256: SHA-256 of the prompt, to recognize it without storing it.
         reason: ``timeout``, ``connection_lost``, ``unreadable_answer`` (a success that is not a job),
-            ``server_error`` (5xx), ``session_closed`` (the session was closed meanwhile), or
-            ``not_recorded`` (another call with the same ``dedupe_key`` has left no outcome).
+            ``server_error`` (5xx), ``session_closed`` (the session was closed meanwhile), ``cancelled`` (the
+            call that sent the request was cancelled), or ``not_recorded`` (the process that sent it has left
+            no outcome). A later call with the same ``dedupe_key`` gets the reason and the status again.
+        dedupe_key: The ``dedupe_key`` of the call, or None.
     """
 
     def __init__(
@@ -214,9 +216,11 @@ class OutcomeUnknownError(MintlifyError):
         sent_at: float | None = None,
         prompt_sha256: str | None = None,
         reason: str = "connection_lost",
+        dedupe_key: str | None = None,
     ) -> None:
         super().__init__(message)
         self.operation = operation
+        self.dedupe_key = dedupe_key
         self.project_id = project_id
         self.job_id = job_id
         self.status = status
@@ -404,7 +408,8 @@ class AssistantError(StreamError):
     """The service reported a failure within the stream, by an ``error`` event.
 
     Attributes:
-        error_text: The service's own text.
+        error_text: The service's own text, under whichever name the event has it, else the event's JSON.
+            Empty if it has neither.
     """
 
     def __init__(self, message: str, *, error_text: str = "", **kept: Any) -> None:
@@ -428,30 +433,54 @@ class JobFailedError(MintlifyError):
 
 
 class JobTimeoutError(MintlifyError, TimeoutError):
-    """The timeout passed before the job's result was certain. The job keeps running at the service.
+    """The timeout passed before the job's result was certain.
 
     Attributes:
-        ref: The job's reference. Wait again, here or in another process: ``session.job(ref)``.
-        job: The last record seen, or None.
+        ref: The job's reference. Wait again, here or in another process: ``session.job(ref)``. If polls fail,
+            it contains since when, so that short waits, one after the other, end after ``PollPolicy.outage``.
+        job: The last record seen, or None. If *failing_for* is not None, the job may have changed since.
         waited: How long the wait lasted, in seconds.
         certain_in: If the last record has a final status that may belong to the previous turn, the seconds
             after which a poll accepts it, here or in another process, if it has not changed. Otherwise None.
             After two follow-ups in a row, two polls are needed, and these are the seconds until the first.
+        error: The error of the last poll, also as ``__cause__``. None if the last poll has succeeded, or if
+            the wait has made none.
+        failing_for: For how many seconds no poll has succeeded. None if the last poll has succeeded.
     """
 
-    def __init__(self, ref: JobRef, job: Job | None, waited: float, certain_in: float | None = None) -> None:
+    def __init__(
+        self,
+        ref: JobRef,
+        job: Job | None,
+        waited: float,
+        certain_in: float | None = None,
+        error: Exception | None = None,
+        failing_for: float | None = None,
+    ) -> None:
         seen = "never seen" if job is None else printable(job.status)
-        ending = "" if job is None else "; it keeps running at the service"
+        if failing_for is not None:
+            state = f"no poll has succeeded for {failing_for:.1f} s"
+            state += "" if job is None else f" (last seen {seen})"
+        else:
+            state = f"{seen} after {waited:.1f} s"
         if certain_in is not None:
-            ending = (
+            state += (
                 f", which may be the status before the follow-up; it is certain in {certain_in:.0f} s: "
                 "wait again with this error's .ref"
             )
-        super().__init__(f"job {printable(ref.id)}: {seen} after {waited:.1f} s{ending}")
+        elif failing_for is None and job is not None and not job.done:
+            known = seen == "active"
+            state += (
+                "; it keeps running at the service" if known else ", a status that this version does not know"
+            )
+        cause = "" if error is None else f": {error}"
+        super().__init__(f"job {printable(ref.id)}: {state}{cause}")
         self.ref = ref
         self.job = job
         self.waited = waited
         self.certain_in = certain_in
+        self.error = error
+        self.failing_for = failing_for
 
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - it reads the names of classes by itself

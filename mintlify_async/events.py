@@ -355,7 +355,8 @@ class ErrorEvent(Event):
     """The answer failed. Versions 5, 6, 7. The next step raises ``AssistantError``.
 
     Args:
-        error_text: The service's text, or empty when it sent none.
+        error_text: The service's text, or empty when it sent none under this name. ``extra`` has the others,
+            and ``AssistantError.error_text`` the text under any name.
     """
 
     type: ClassVar[str] = "error"

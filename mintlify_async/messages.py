@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 import attrs
 from attrs import frozen
 
-from .checks import TOO_DEEP, check_json, check_text
+from .checks import MAX_DEPTH, TOO_DEEP, check_json, check_text
 from .errors import ConfigurationError
-from .model.json_text import as_object, drop_keys, json_safe, mask_keys
+from .model.json_text import as_object, drop_keys, json_safe, mask_keys, whole_characters
 from .model.wire_value import (
     EMPTY,
     LOCAL,
@@ -25,6 +25,7 @@ from .model.wire_value import (
     ProviderMetadata,
     WireValue,
     read_argument,
+    without_halves,
 )
 
 
@@ -45,7 +46,7 @@ class TextPart(Part):
 
     Args:
         text: The text. While it streams, it may end with the first half of a surrogate pair;
-            ``Message.text`` holds that half back.
+            ``Message.text`` holds that half back. Any other half in an answer is U+FFFD.
         state: ``streaming`` or ``done``. None in a message that was not streamed.
         provider_metadata: Metadata of the model's provider.
         citations: Sources of passages.
@@ -330,9 +331,11 @@ def clean_text(text: str, *, streaming: bool = False) -> str:
     joined = join_surrogates(text)
     if streaming and joined and "\ud800" <= joined[-1] <= "\udbff":
         joined = joined[:-1]
-    if joined.isascii():
-        return joined
-    return joined.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return whole_characters(joined)
+
+
+MESSAGES_DEPTH: Final = MAX_DEPTH + 4
+"""How deep a list of messages may be nested: its parts have fields of events, which may be 200 deep."""
 
 
 def _to_tuple(parts: Iterable[MessagePart]) -> tuple[MessagePart, ...]:
@@ -407,7 +410,7 @@ class Message(WireValue):
             raise ConfigurationError(
                 f"{where} must be text, a Message or its dict, not {kind}{hint}", field=where
             )
-        check_json(content, where)
+        check_json(content, where, depth=MESSAGES_DEPTH)
         id = check_text(content.pop("id", ""), f"{where}.id", empty=True)
         role = check_text(content.pop("role", None), f"{where}.role")
         parts = content.pop("parts", None)
@@ -421,6 +424,29 @@ class Message(WireValue):
         metadata = mask_keys(content.pop("metadata", None))
         message_parts = _parts_from_wire(cast("Sequence[object]", parts), where)
         return cls(id=id, role=role, parts=message_parts, metadata=metadata, extra=content or EMPTY)
+
+
+def whole_message(message: Message, *, streaming: bool = False) -> Message:
+    """Return *message* with U+FFFD in place of each half of a surrogate pair, also in ids and metadata.
+
+    While it is *streaming*, a text that is not complete keeps the half at its end.
+    """
+    whole = without_halves(message)
+    if not streaming or whole is message:
+        return whole
+    pairs = zip(message.parts, whole.parts, strict=True)
+    return attrs.evolve(whole, parts=[_with_last_half(*pair) for pair in pairs])
+
+
+def _with_last_half(part: MessagePart, whole: MessagePart) -> MessagePart:
+    """Return *whole* with the last character of *part*, of which it is made, if more text may follow."""
+    name = "raw_input" if isinstance(part, ToolPart) else "text"
+    text = getattr(part, name, None)
+    if not isinstance(text, str) or not "\ud800" <= text[-1:] <= "\udbff":
+        return whole
+    if getattr(part, "state", None) not in ("streaming", "input-streaming"):
+        return whole
+    return attrs.evolve(whole, **{name: getattr(whole, name)[:-1] + text[-1]})
 
 
 def _text_of(content: object, where: str) -> str:
@@ -478,7 +504,7 @@ def _checked(message: Message, where: str) -> Message:
             raise ConfigurationError(f"{at} must be a part, not {type(part).__name__}", field=at)
     try:
         wire = message.to_wire()
-        check_json(wire, where)
+        check_json(wire, where, depth=MESSAGES_DEPTH)
         _parts_from_wire(wire["parts"], where)
     except RecursionError:
         pass

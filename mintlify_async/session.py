@@ -164,7 +164,8 @@ class MintlifySession:
             dedupe_key: A name for this job in the session's ledger. No process that shares the
                 ledger creates a second job with this name. If another call is creating the job, this call
                 waits for its result.
-            timeout: Limits the complete call, in seconds; ``timeouts.request`` (60) by default.
+            timeout: Limits the complete call, in seconds, also its waits for another call, for the ledger and
+                for a slot of a quota. By default, ``timeouts.request`` (60) limits the request alone.
             headers: Additional headers.
             extra_body: Additional fields of the body. They replace fields of the same name.
 
@@ -174,7 +175,8 @@ class MintlifySession:
             APIStatusError: The service refused. A RateLimitError comes after the allowed retries.
             APIConnectionError: The request could not be sent. No job exists.
             QuotaExceededError: The session's quota is used up. Nothing was sent.
-            StateError: The session is closed, or the ledger cannot be used. Nothing was sent.
+            StateError: The session is closed, or the ledger cannot be used, or another call was still
+                creating the job when *timeout* had passed. This call has sent nothing.
 
         Example::
 

@@ -65,6 +65,17 @@ def test_errors_are_the_builtin_that_users_catch():
     assert issubclass(errors.JobTimeoutError, TimeoutError)
 
 
+def test_the_error_of_the_last_poll_survives():
+    """It travels with the error of the wait, as an attribute and as the cause."""
+    last = errors.ServerError("down", status=503)
+    error = errors.JobTimeoutError(JobRef("p", "job_1"), None, 12.34, None, last, 12.34)
+    error.__cause__ = last
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert str(again) == str(error) == "job job_1: no poll has succeeded for 12.3 s: down"
+        assert type(again.error) is type(again.__cause__) is errors.ServerError
+        assert vars(again.error) == vars(last)
+
+
 def test_every_error_is_in_the_tree_and_exported():
     """The package raises nothing of its own outside MintlifyError."""
     classes = [c for _, c in inspect.getmembers(errors, inspect.isclass)]

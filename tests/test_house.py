@@ -81,6 +81,7 @@ FRIENDS = {
     ("testing", "storage"),  # the cases of a store call the functions that the package calls
     ("cli", "testing"),
     ("cli", "contrib"),
+    ("cli", "checks"),  # one rule for every path of a file
     ("contrib", "storage"),  # the stores in Redis and Postgres keep the rules of the other stores
     ("contrib", "errors"),
     ("contrib", "checks"),

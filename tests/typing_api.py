@@ -84,6 +84,7 @@ async def stores(path: str) -> None:
     async with m.MintlifySession(ledger=every[0], quota=m.Quota(store=every[1])) as session:
         assert_type(await session.create_job("prompt", dedupe_key="key"), m.JobHandle)
     assert_type(await m.Ledger(every[1]).open_claims(), list[Claim])
+    assert_type((await m.Ledger(every[1]).jobs())[0].job_id, str)
     assert_type(await m.Conversation.ids(every[1], owner="ada"), list[str])
     async with aclosing(m.SQLiteStore(path)) as closing:
         assert_type(await closing.close(), None)

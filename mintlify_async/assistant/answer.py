@@ -74,7 +74,8 @@ class Answer(Extras):
     has no ``thread.key``.
 
     Attributes:
-        message: The answer as a message with typed parts, exactly as it was sent.
+        message: The answer as a message with typed parts, as it was sent; only half of a surrogate pair is
+            U+FFFD, so that everything can be encoded.
         thread: The conversation's thread, or None. Pass it to the next ``ask``.
         finish_reason: The service's reason for the end: ``stop``, ``length``, …, or None when it gave none.
         aborted: Whether the service ended the answer with an ``abort`` event.

@@ -84,7 +84,7 @@ class _OpenInput:
 
     def text(self) -> str:
         self.pieces[:] = ["".join(self.pieces)]
-        return msg.join_surrogates(self.pieces[0])
+        return self.pieces[0]
 
 
 class MessageBuilder:
@@ -96,6 +96,8 @@ class MessageBuilder:
     Attributes:
         finish_reason: Why the answer ended, or None.
         parts: The parts, in order. Open parts may lack their last pieces.
+        has_halves: Whether a text may have half of a surrogate pair. It stays in the text, because the other
+            half may follow.
         open_texts: The open text parts by id, in the order of the message.
     """
 
@@ -103,6 +105,7 @@ class MessageBuilder:
         base = message or _EMPTY
         self._base = base
         self._id = base.id
+        self.has_halves = message is not None
         self.open_texts: dict[str, _OpenText] = {}
         self._open_reasoning: dict[str, _OpenText] = {}
         self._inputs: dict[str, _OpenInput] = {}
@@ -248,10 +251,15 @@ class MessageBuilder:
         """Move the pieces of *text* to its part, and make *changes* to the part."""
         part = cast("_TextPart", self.parts[text.at])
         if text.pieces:
-            changes["text"] = msg.join_surrogates(part.text + "".join(text.pieces))
+            changes["text"] = self._joined(part.text + "".join(text.pieces))
             text.pieces.clear()
         if changes:
             self.parts[text.at] = evolve(part, **changes)
+
+    def _joined(self, text: str) -> str:
+        joined = msg.join_surrogates(text)
+        self.has_halves = self.has_halves or joined is not text
+        return joined
 
     def settle(self) -> None:
         """Bring the open text and reasoning parts in ``parts`` up to date."""
@@ -336,7 +344,7 @@ class MessageBuilder:
         """Bring the raw input of a call that streams up to date."""
         source = self._inputs.get(call_id)
         if source is not None and source.at is not None and len(source.pieces) > 1:
-            self._change(source.at, raw_input=source.text())
+            self._change(source.at, raw_input=self._joined(source.text()))
 
     def _tool_input_start(self, event: ev.ToolInputStart) -> None:
         dynamic = event.dynamic is True

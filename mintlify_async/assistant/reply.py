@@ -190,7 +190,9 @@ class Reply(Extras, AsyncOnly):
     def message(self) -> Message | None:
         """The answer so far as a message with typed parts, or None if there was no answer."""
         stream = self._begun()
-        return None if self._live is None else stream.message
+        if self._live is None:
+            return None
+        return stream.partial if self.closed else stream.message
 
     @property
     def thread(self) -> Thread | None:
@@ -600,7 +602,7 @@ class Reply(Extras, AsyncOnly):
             return
         try:
             stream = self._so_far()
-            message = None if self._live is None else stream.message
+            message = None if self._live is None else stream.partial
             whole = stream.complete and not stream.aborted and self._error is None
             cancelled = isinstance(error, asyncio.CancelledError)
             await turn.ended(message, stream.thread, whole=whole, cancelled=cancelled)

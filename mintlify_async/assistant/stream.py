@@ -16,6 +16,7 @@ is an error that carries the partial answer. ``reply`` says how long it reads on
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from typing import Any, Final, NoReturn, cast
 
 from attrs import evolve
 
+from ..checks import copying_slip
 from ..errors import (
     AssistantError,
     MintlifyError,
@@ -32,10 +34,19 @@ from ..errors import (
     UnexpectedResponseError,
     printable,
 )
-from ..events import AbortEvent, ErrorEvent, Finish, StreamEvent, TextDelta
-from ..messages import Message
-from ..model.json_text import EXCERPT_CHARACTERS, DecodeProblem, decode_json, mask_text
+from ..events import AbortEvent, ErrorEvent, Finish, ReasoningDelta, StreamEvent, TextDelta, ToolInputDelta
+from ..messages import Message, whole_message
+from ..model.json_text import (
+    EXCERPT_CHARACTERS,
+    DecodeProblem,
+    decode_json,
+    json_safe,
+    mask_text,
+    whole_characters,
+)
 from ..model.thread import Thread
+from ..model.wire_value import without_halves
+from ..protocol.failure_words import words_in
 from .decode import DONE, build_event, parse_json, plain_delta
 from .message_builder import GrowingText, MessageBuilder
 from .sse import MAX_EVENT_BYTES, SSEDecoder
@@ -47,6 +58,12 @@ _HEAD_BYTES: Final = 4096
 """How many bytes of a body are kept for the excerpt, in case it is not an event stream."""
 _ENDS: Final = (Finish, AbortEvent, ErrorEvent)
 """The events that announce an end."""
+_PIECES: Final[Mapping[type[object], str]] = {
+    TextDelta: "delta",
+    ReasoningDelta: "delta",
+    ToolInputDelta: "input_text_delta",
+}
+"""The field of a delta that may end with half of a surrogate pair, because the next delta completes it."""
 _THREAD_FIELDS: Final = frozenset(("threadId", "threadKey", "messageMetadata"))
 """The fields of an event that may name its thread."""
 
@@ -81,10 +98,13 @@ class _ThreadFinder:
     def note(self, place: int, id: object, key: object, other_id: object = None) -> None:
         """Note the *id* and the *key* of one place; *other_id* is that of the place next to it."""
         name = _text_or_none(id)
+        if name is not None and copying_slip(name):
+            name = None  # no question may name such a thread
         if name is not None:
             self._ids[place] = name
-        if isinstance(key, str) and key:
-            self._keys[place] = (key, name or _text_or_none(other_id))
+        secret = _text_or_none(key)
+        if secret is not None:
+            self._keys[place] = (secret, name or _text_or_none(other_id))
         self.thread = self._best()
 
     def _best(self) -> Thread | None:
@@ -104,7 +124,7 @@ class _ThreadFinder:
 
 
 def _text_or_none(content: object) -> str | None:
-    return content if isinstance(content, str) and content else None
+    return whole_characters(content) if isinstance(content, str) and content else None
 
 
 class MessageStream:
@@ -124,6 +144,7 @@ class MessageStream:
         self, *, message: Message | None = None, thread: Thread | None = None, site: str | None = None
     ) -> None:
         self._builder = MessageBuilder(message)
+        self._has_halves = False  # whether a value of the message may have half of a surrogate pair
         self._finder = _ThreadFinder(thread)
         self._site = site
         self._sse_decoder = SSEDecoder()
@@ -202,28 +223,41 @@ class MessageStream:
     # returned to a frame that holds no data, and raised there.
 
     def _take(self, data: str) -> StreamEvent | StreamError | None:
-        """Decode and fold one event. Return its error if it is wrong, and None for ``[DONE]``."""
+        """Decode and fold one event. Return its error if it is wrong, and None for what is no event."""
         try:
             event: StreamEvent | None = plain_delta(data)
             if isinstance(event, TextDelta):
                 self._builder.add_delta(event)  # most events
-            elif event is None and data == DONE:
+            elif event is not None:
+                self._builder.apply(event)
+            elif data == DONE:
                 self._ends[DONE] = None
                 return None
+            elif not data.strip(" \t\r\n"):
+                return None  # proxies send it as a heartbeat, and it can mean nothing
             else:
-                event = event or self._decode(data)
-                self._builder.apply(event)
+                event = self._decode(data)
+                self._builder.apply(event)  # as it came: two ids may differ only in halves of characters
+                event = self._readable(event, data)
         except StreamError as error:
             return error.with_traceback(None)
         self.events_seen += 1
         return event
 
     def _decode(self, data: str) -> StreamEvent:
-        """Decode any event, and note what it says about the thread and the end."""
+        """Decode any event, and note what it says about the thread."""
         content = parse_json(data)
         if isinstance(content, dict) and not _THREAD_FIELDS.isdisjoint(cast("dict[str, Any]", content)):
             self._finder.look(cast("dict[str, Any]", content))
-        event = build_event(content, data)
+        return build_event(content, data)
+
+    def _readable(self, event: StreamEvent, data: str) -> StreamEvent:
+        """Return *event* without halves of characters and without keys. Note the end that it announces."""
+        if "\\ud" in data or "\\uD" in data:  # only an escape can express a half
+            whole_event = without_halves(event)
+            self._has_halves = self._has_halves or whole_event is not event
+            piece = _PIECES.get(event.__class__)
+            event = whole_event if piece is None else evolve(whole_event, **{piece: getattr(event, piece)})
         if isinstance(event, ErrorEvent):
             event = evolve(event, error_text=self._finder.mask(event.error_text))
             if not self.complete:
@@ -236,8 +270,9 @@ class MessageStream:
         """Decide how to go on when every complete event was taken."""
         error = self._ends.get("error") if len(self._ends) == 1 else None
         if isinstance(error, ErrorEvent):
-            words = printable(error.error_text) or "it did not say why"
-            self._fail(AssistantError(f"the assistant failed: {words}", error_text=error.error_text))
+            text = self._finder.mask(_words_of(error))  # before it is cut: half a key is not masked
+            words = printable(text) or "it did not say why"
+            self._fail(AssistantError(f"the assistant failed: {words}", error_text=text))
         problem: MintlifyError | None = None
         if self._sse_decoder.too_large:
             problem = StreamDecodeError(f"an event is larger than {MAX_EVENT_BYTES} bytes")
@@ -260,9 +295,10 @@ class MessageStream:
     def _fail(self, error: MintlifyError) -> NoReturn:
         """End the stream and raise *error*, with the partial answer and with secrets masked."""
         self._end()
-        mask = self._finder.mask
-        error.args = tuple(mask(arg) if isinstance(arg, str) else arg for arg in error.args)
-        texts = {name: mask(value) for name, value in vars(error).items() if isinstance(value, str)}
+        error.args = tuple(self._readable_text(arg) if isinstance(arg, str) else arg for arg in error.args)
+        texts = {
+            name: self._readable_text(value) for name, value in vars(error).items() if isinstance(value, str)
+        }
         error.__dict__.update(texts)  # such as the excerpt, and the id of a missing part
         if isinstance(error, StreamError):
             error.__dict__.update(self.so_far())
@@ -270,11 +306,14 @@ class MessageStream:
             error.index = self.events_seen
         raise error from error.__cause__
 
+    def _readable_text(self, text: str) -> str:
+        return whole_characters(self._finder.mask(text))
+
     def so_far(self) -> dict[str, Any]:
         """Return the partial answer, as the fields of a ``StreamError``."""
         text = self.growing_text()
         return {
-            "partial": None if self._builder.empty else self._builder.message,
+            "partial": None if self._builder.empty else self.partial,
             "text": text.initial + text.close(),
             "thread": self.thread,
             "events_seen": self.events_seen,
@@ -331,8 +370,22 @@ class MessageStream:
 
     @property
     def message(self) -> Message:
-        """The message that the events handed out so far build."""
-        return self._builder.message
+        """The message that the events handed out so far build. It has U+FFFD in place of a lone half.
+
+        Before the end, a text that still streams may end with the first half of a surrogate pair.
+        """
+        return self._message(streaming=not (self.ended or self.complete))
+
+    @property
+    def partial(self) -> Message:
+        """The same message, now that no event follows."""
+        return self._message(streaming=False)
+
+    def _message(self, *, streaming: bool) -> Message:
+        message = self._builder.message
+        if not (self._has_halves or self._builder.has_halves):
+            return message
+        return whole_message(message, streaming=streaming)
 
     @property
     def text(self) -> str:
@@ -351,7 +404,16 @@ class MessageStream:
     @property
     def finish_reason(self) -> str | None:
         """Why the answer ended, in the service's words, or None."""
-        return self._builder.finish_reason
+        reason = self._builder.finish_reason
+        return None if reason is None else whole_characters(reason)
+
+
+def _words_of(error: ErrorEvent) -> str:
+    """Return the text of *error*, under whichever name the service sent it."""
+    if not error.extra:
+        return error.error_text
+    words = words_in({"errorText": error.error_text, **error.extra})
+    return words or json.dumps(json_safe(error.extra), ensure_ascii=False)
 
 
 def _is_complete(last: str) -> bool:

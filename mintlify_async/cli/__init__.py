@@ -11,12 +11,13 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from mintlify_async.version import __version__
 
 from .argument_parser import make_parser
-from .exit_status import CLOSED_PIPE, DONE, INTERRUPTED, USAGE
+from .exit_status import CLOSED_PIPE, DONE, INTERRUPTED, TROUBLE, USAGE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,13 +40,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
             output.reconfigure(errors="replace")
         runner = importlib.import_module(".run_command", __package__)
         status: int = runner.run(importlib.import_module(f".{options.command}", __package__).run, options)
-        sys.stdout.flush()
-        return status
+        return _flushed(status)
     except SystemExit as end:  # argparse has printed the help or the error
         return end.code if isinstance(end.code, int) else USAGE
     except KeyboardInterrupt:  # while modules are loaded, which takes a moment
         return INTERRUPTED
     except BrokenPipeError:  # the reading program has exited, as in `| head -1`, which is not an error
-        # The interpreter flushes once more at exit, which would print an error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CLOSED_PIPE
+        return _flushed(CLOSED_PIPE)
+
+
+def _flushed(status: int) -> int:
+    """Return *status*, or another one if that is 0 and a stream cannot take what was written."""
+    streams: list[Any] = [sys.stdout, sys.stderr]  # None where the program was started without one
+    for stream in filter(None, streams):
+        try:
+            stream.flush()
+        except OSError as error:
+            # The interpreter flushes once more at exit, which would print an error and change the status.
+            with suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            if stream is sys.stdout:
+                status = status or (CLOSED_PIPE if isinstance(error, BrokenPipeError) else TROUBLE)
+    return status

@@ -27,12 +27,13 @@ environment:
   MINTLIFY_DOMAIN              the site that ask and chat talk to
   MINTLIFY_SITE                the site URL, for full links
   MINTLIFY_BASE_URL            another URL of the service
+  MINTLIFY_LEDGER              the ledger: a file, or a URL with a password
   NO_COLOR                     turns colours off
 
 Keys are read from the environment only: other users can see arguments.
 
 exit status:
-  0 done           1 service or network    2 usage or settings
+  0 done           1 service, network or output    2 usage or settings
   3 job failed     4 gave up waiting (the reference is printed)
   5 a request was sent, and its outcome is not known
   130 interrupted  143 terminated
@@ -62,7 +63,8 @@ setting that fixes it) or not seen.
     "ledger": """\
 An open claim is a --dedupe-key whose request may have been sent. Look at the
 dashboard: if there is a job, `resolve` records it; if there is none, `forget`
-lets the key be used again.
+lets the key be used again. A URL with a password belongs into the variable
+MINTLIFY_LEDGER, because other users can see arguments.
 """,
 }
 """What the help of a command ends with."""
@@ -98,16 +100,17 @@ job watch  show each change of a job until it ends
 job show  show the current state of a job
   ref  reference of the job
   +job
-ledger  list and settle dedupe keys whose outcome is open
+ledger  list dedupe keys, and settle those whose outcome is open
 ledger list  list the open claims
-  file  SQLite file of the ledger
+  --all  also list the keys whose job is recorded, with its id
+  +ledger
 ledger resolve  record the job that a key led to
-  file  SQLite file of the ledger
   key  the dedupe key
   job  id of the job, as the dashboard shows it
+  +ledger
 ledger forget  delete a key, so that it can be used again
-  file  SQLite file of the ledger
   key  the dedupe key
+  +ledger
 serve  run the local service until Ctrl-C, for tests and development
   --host HOST=127.0.0.1  IP address to listen on (default: 127.0.0.1)
   --port PORT=8765  port to listen on; 0 takes a free one (default: 8765)
@@ -143,7 +146,9 @@ doctor  check settings and network; nothing is created
   --wait  wait for its end and show its states
   --timeout SECONDS=1800  with --wait: longest wait (default: 1800)
   --dedupe-key KEY  send this at most once per key (needs --ledger)
-  --ledger FILE  SQLite file that records dedupe keys
+  +ledger
++ledger
+  --ledger STORE  SQLite file, or redis:// or postgresql:// URL, for dedupe keys (default: MINTLIFY_LEDGER)
 +waited
   ref  reference of the job
   --timeout SECONDS=1800  longest wait (default: 1800)
@@ -173,6 +178,16 @@ def _text(text: str) -> str:
     return text
 
 
+def _file(text: str) -> str:
+    from ..checks import check_path  # loaded on use, because few commands name a file
+    from ..errors import ConfigurationError
+
+    try:
+        return check_path(_text(text), "it")
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _use(text: str) -> str:
     if text not in ("jobs", "questions"):
         raise argparse.ArgumentTypeError(f"{text!r} is neither jobs nor questions")
@@ -197,6 +212,8 @@ def _number(text: str, least: int, most: float) -> int:
 
 
 _TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
+    "FILE": _file,
+    "FOLDER": _file,
     "N": partial(_number, least=1, most=math.inf),
     "PORT": partial(_number, least=0, most=65535),
     "SECONDS": _seconds,
@@ -224,8 +241,10 @@ class _Parser(argparse.ArgumentParser):
             self.error(ABSENT[args[0]])
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            keys = " (keys are read from the environment)" if "-key" in " ".join(unknown) else ""
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{keys}")
+            hint = " (keys are read from the environment)" if "-key" in " ".join(unknown) else ""
+            if " ledger " in self.prog:  # until 0.3, the file was the first argument
+                hint = " (name the ledger with --ledger)"
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return options, unknown
 
     def add_arguments(self, lines: Iterable[str], blocks: Mapping[str, list[str]]) -> None:

@@ -84,7 +84,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
 async def _watch(job: mintlify.JobHandle, terminal: Terminal) -> None:
     with terminal.progress(f"job {job.ref.id}"):
         async for record in job.watch():
-            terminal.write("    " + record_line(record))
+            terminal.write("    " + record_line(record, job.ref))
 
 
 async def _answer(reply: mintlify.Reply, terminal: Terminal) -> None:

@@ -15,7 +15,7 @@ from ..errors import (
     StreamError,
 )
 from .exit_status import GAVE_UP, JOB_FAILED, TROUBLE, UNKNOWN, USAGE
-from .terminal import Terminal
+from .terminal import OutputError, Terminal
 
 
 class UsageError(Exception):
@@ -36,7 +36,7 @@ PLACES = {
     "domain": "--domain or MINTLIFY_DOMAIN",
     "fp": "--fp",
     "job_id": "JOB",
-    "ledger": "--ledger",
+    "ledger": "--ledger or MINTLIFY_LEDGER",
     "path": "--ledger or --store",
     "project_id": "--project or MINTLIFY_PROJECT_ID",
     "ref": "REF",
@@ -60,6 +60,8 @@ def explain(error: Exception, terminal: Terminal) -> int:
             return GAVE_UP
         case OutcomeUnknownError():
             return UNKNOWN
+        case OutputError():
+            return TROUBLE
         case MintlifyError() if not isinstance(error, ConfigurationError):
             return TROUBLE
         case _:  # a setting, an argument, or a file that cannot be read or written
@@ -89,6 +91,7 @@ def _advice(error: Exception) -> str:
         case StreamError():
             return "the answer above is not complete; ask again"
         case JobTimeoutError():
-            return f"wait again with: mintlify-async job wait {error.ref}"
+            check = "check settings and network with: mintlify-async doctor; " if error.error else ""
+            return f"{check}wait again with: mintlify-async job wait {error.ref}"
         case _:
             return ""

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 from contextlib import nullcontext
-from pathlib import Path
 
 import mintlify_async as mintlify
 
-from .error_advice import UsageError
 from .exit_status import DONE, JOB_FAILED
 from .run_command import read_text
 from .settings import ADMIN_KEY, FOR_JOBS, open_session
-from .terminal import Terminal, one_word
+from .stores import open_ledger
+from .terminal import OutputError, Terminal, one_word
+
+
+def is_reference(text: str) -> bool:
+    """Return whether *text* is a job's reference, and not only its id."""
+    return text.strip().startswith("mintlify-job:")
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Run ``job create``, ``send``, ``wait``, ``watch`` or ``show``."""
     key = getattr(options, "dedupe_key", None)
-    if key and not options.ledger:
-        raise UsageError("--dedupe-key needs --ledger FILE, which records it")
-    has_project = getattr(options, "ref", "").startswith("mintlify-job:")  # otherwise it is only an id
-    ledger = open_ledger(options.ledger) if key else None
-    async with open_session(options, [ADMIN_KEY] if has_project else FOR_JOBS, ledger=ledger) as session:
+    needed = [ADMIN_KEY] if is_reference(getattr(options, "ref", "")) else FOR_JOBS  # an id has no project
+    async with (
+        open_ledger(options, create=True) if key else nullcontext() as ledger,
+        open_session(options, needed, ledger=ledger) as session,
+    ):
         match options.verb:
             case "create":
                 job = await session.create_job(read_text(options.prompt, "prompt"), dedupe_key=key)
@@ -33,26 +38,27 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
             case _:
                 job = session.job(options.ref)
         if options.verb == "show":
-            return _result(await job.refresh(), options, terminal)
+            return _result(await job.refresh(), job.ref, options, terminal)
         if options.verb in ("wait", "watch"):
             return await _wait(job, options, terminal)
         # The reference is printed before anything else can fail, because the job is paid for.
-        if options.wait:
-            terminal.note(f"reference: {job.ref}")
-            return await _wait(job, options, terminal)
+        _tell_reference(job, options, terminal)
+        return await _wait(job, options, terminal) if options.wait else DONE
+
+
+def _tell_reference(handle: mintlify.JobHandle, options: argparse.Namespace, terminal: Terminal) -> None:
+    """Print the reference of a paid job, on the other stream if the right one cannot be written."""
+    note = f"reference: {handle.ref}"
+    if options.wait and terminal.note(note):
+        return
+    try:
         if options.json:
-            terminal.record({"ref": str(job.ref), **(job.job.to_wire() if job.job else {})})
+            terminal.record({"ref": str(handle.ref), **(handle.job.to_wire() if handle.job else {})})
         else:
-            terminal.write(str(job.ref))
-        return DONE
-
-
-def open_ledger(file: str) -> mintlify.SQLiteStore:
-    """Return the ledger in *file*. If its folder does not exist, make it."""
-    if file == "git" or file.startswith("git:"):  # a ledger of 0.2: a file of that name would protect nothing
-        raise UsageError(f"--ledger {file}: git ledgers are gone; name a FILE that the next run has, too")
-    Path(file).parent.mkdir(parents=True, exist_ok=True)  # an empty cache of a CI service has no folder
-    return mintlify.SQLiteStore(file)
+            terminal.write(str(handle.ref))
+    except (OutputError, BrokenPipeError) as error:
+        terminal.note(note)
+        raise OutputError(error) from None
 
 
 async def _wait(handle: mintlify.JobHandle, options: argparse.Namespace, terminal: Terminal) -> int:
@@ -63,33 +69,38 @@ async def _wait(handle: mintlify.JobHandle, options: argparse.Namespace, termina
         with nullcontext() if options.json or watch else terminal.progress(f"job {handle.ref.id}"):
             async for job in handle.watch(timeout=options.timeout):
                 if watch:
-                    _show(job, options, terminal)
+                    _show(job, handle.ref, options, terminal)
                 elif not job.done and not options.json:
-                    terminal.note(record_line(job))
+                    terminal.note(record_line(job, handle.ref))
     except asyncio.CancelledError:  # Ctrl-C or SIGTERM, because every other error names the job
         terminal.note(f"the job keeps running; wait for it with: mintlify-async job wait {handle.ref}")
         raise
     assert job is not None  # watch() yields at least one record
     if watch:
         return JOB_FAILED if job.status == "failed" else DONE
-    return _result(job, options, terminal)
+    return _result(job, handle.ref, options, terminal)
 
 
-def _result(job: mintlify.Job, options: argparse.Namespace, terminal: Terminal) -> int:
-    _show(job, options, terminal)
+def _result(job: mintlify.Job, ref: mintlify.JobRef, options: argparse.Namespace, terminal: Terminal) -> int:
+    _show(job, ref, options, terminal)
     return JOB_FAILED if job.status == "failed" else DONE
 
 
-def _show(job: mintlify.Job, options: argparse.Namespace, terminal: Terminal) -> None:
+def _show(job: mintlify.Job, ref: mintlify.JobRef, options: argparse.Namespace, terminal: Terminal) -> None:
     if options.json:
         terminal.record(job.to_wire())
     else:
-        terminal.write(record_line(job))
+        terminal.write(record_line(job, ref))
 
 
-def record_line(job: mintlify.Job) -> str:
-    """Return a record as one line. The service's texts cannot break the line."""
-    text = f"{one_word(job.id)}  {one_word(job.status)}"
+def record_line(job: mintlify.Job, ref: mintlify.JobRef) -> str:
+    """Return a record as one line. The service's texts cannot break the line.
+
+    Its first word can be pasted as a command's REF: an id that a shell would change is shown as a reference.
+    """
+    is_plain = re.fullmatch("[A-Za-z0-9_][A-Za-z0-9._-]*", job.id)
+    name = job.id if is_plain else str(mintlify.JobRef(ref.project_id, job.id))
+    text = f"{name}  {one_word(job.status)}"
     if job.pr_link:
         return f"{text}  {one_word(job.pr_link, url=True)}"
     if job.status == "completed":

@@ -1,40 +1,41 @@
-"""``ledger`` lists the dedupe keys whose outcome is open, and settles them by hand."""
+"""``ledger`` lists the dedupe keys of a ledger, and settles by hand the ones whose outcome is open."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 from datetime import UTC, datetime
-from pathlib import Path
 
 import mintlify_async as mintlify
 
-from .error_advice import UsageError
 from .exit_status import DONE
-from .job import open_ledger
-from .terminal import Terminal
+from .job import is_reference
+from .stores import open_ledger
+from .terminal import Terminal, shell_word
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """List the open claims, record a job for one, or delete a key."""
-    if not Path(options.file).is_file():
-        raise UsageError(f"there is no ledger {options.file}")
-    return asyncio.run(_settle(options, terminal))
-
-
-async def _settle(options: argparse.Namespace, terminal: Terminal) -> int:
-    ledger = mintlify.Ledger(open_ledger(options.file))
-    match options.verb:
-        case "list":
-            claims = await ledger.open_claims()
-            for claim in claims:
-                since = datetime.fromtimestamp(claim.since, UTC)
-                key = " ".join(claim.key.splitlines())
-                terminal.write(f"{since:%Y-%m-%dT%H:%M:%SZ}  {claim.state}  {claim.operation}  {key}")
-            if not claims:
-                terminal.note("no claim is open")
-        case "resolve":
-            await ledger.resolve(options.key, options.job)
-        case _:
-            await ledger.forget(options.key)
+async def run(options: argparse.Namespace, terminal: Terminal) -> int:
+    """List the claims, record a job for one, or delete a key."""
+    async with open_ledger(options, create=False) as store:
+        ledger = mintlify.Ledger(store)
+        match options.verb:
+            case "list":
+                await _list(ledger, terminal, recorded=options.all)
+            case "resolve":
+                job = mintlify.JobRef.parse(options.job).id if is_reference(options.job) else options.job
+                await ledger.resolve(options.key, job)
+            case _:
+                await ledger.forget(options.key)
     return DONE
+
+
+async def _list(ledger: mintlify.Ledger, terminal: Terminal, *, recorded: bool) -> None:
+    claims = await ledger.open_claims()
+    lines = [(claim.since, claim.state, claim.operation, claim.key, "") for claim in claims]
+    if recorded:
+        jobs = await ledger.jobs()
+        lines += [(job.since, "done", job.operation, job.key, f"  {shell_word(job.job_id)}") for job in jobs]
+    for since, state, operation, key, job_id in sorted(lines):
+        date = datetime.fromtimestamp(since, UTC)
+        terminal.write(f"{date:%Y-%m-%dT%H:%M:%SZ}  {state}  {operation}  {shell_word(key)}{job_id}")
+    if not lines:
+        terminal.note("the ledger is empty" if recorded else "no claim is open")

@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import MintlifyError
 from .error_advice import UsageError, explain
 from .exit_status import INTERRUPTED, TERMINATED
-from .terminal import Terminal
+from .terminal import OutputError, Terminal
 
 Command = Callable[[argparse.Namespace, Terminal], Coroutine[Any, Any, int] | int]
 """A coroutine function, which gets an event loop, or a plain function, which makes its own."""
@@ -76,7 +76,7 @@ def run(command: Command, options: argparse.Namespace) -> int:
         return TERMINATED
     except BrokenPipeError:  # also an OSError, but `main` exits quietly for it
         raise
-    except (MintlifyError, UsageError, OSError) as error:
+    except (MintlifyError, UsageError, OutputError, OSError) as error:
         return explain(error, terminal)
     finally:
         log.removeHandler(notes)

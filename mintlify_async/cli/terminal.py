@@ -8,13 +8,16 @@ notes are printed above it, and typed keys are not shown.
 from __future__ import annotations
 
 import asyncio
+import errno
+import io
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 from urllib.parse import quote
 
 if TYPE_CHECKING:
@@ -27,12 +30,42 @@ REFRESHES_PER_SECOND = 8
 """How often a growing answer is drawn. Drawing it at each piece would take quadratic time."""
 
 
+class OutputError(Exception):
+    """Standard output cannot be written, because the disk is full or the stream is closed."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"standard output: {getattr(error, 'strerror', None) or error}")
+
+
+class _Closed(io.TextIOBase):
+    """Stands in for a stream that the program was started without."""
+
+    def write(self, text: str, /) -> int:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
 def one_word(text: str, *, url: bool = False) -> str:
     """Return *text*, which the service sent, as one word without blanks, line endings and brackets.
 
     CI services obey lines that start with ``::`` or contain ``##[``. The colon stays in a *url*.
     """
     return quote(text, safe="/?#&=%@+~,;!$'()*" + ":" * url, errors="replace")
+
+
+def shell_word(text: str) -> str:
+    r"""Return *text* as one printable word that can be pasted into bash, zsh or a POSIX shell.
+
+    Text that cannot be seen, and the ``##[`` that CI services obey, need the form ``$'\n'`` of bash and zsh.
+    """
+    if text.isprintable() and "##[" not in text:
+        return shlex.quote(text)
+    escaped = (c if c.isprintable() and c not in "\\'#" else _escape(c) for c in text)
+    return f"$'{''.join(escaped)}'"
+
+
+def _escape(character: str) -> str:
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 128 else f"\\U{number:08x}"
 
 
 def hide_keys(stream: IO[str]) -> Callable[[], None]:
@@ -173,6 +206,16 @@ def _console(stream: TextIO) -> Console | None:
     return Console(file=stream)
 
 
+@contextmanager
+def _output_errors() -> Generator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(error) from None
+
+
 class Terminal:
     """Standard output and standard error, or the given streams. *plain* means plain text without colours."""
 
@@ -183,8 +226,8 @@ class Terminal:
         out: TextIO | None = None,
         err: TextIO | None = None,
     ) -> None:
-        self.out = sys.stdout if out is None else out
-        self.err = sys.stderr if err is None else err
+        self.out = cast("TextIO", out or sys.stdout or _Closed())
+        self.err = cast("TextIO", err or sys.stderr or _Closed())
         self._one_screen = self.out.isatty() and self.err.isatty()
         self._in_line = False  # whether standard output stands in the middle of a line
         plain = plain or os.environ.get("TERM") == "dumb"
@@ -194,23 +237,34 @@ class Terminal:
             self._err_console = self._out_console
 
     def write(self, text: str, end: str = "\n") -> None:
-        """Write a piece of the answer, without control characters."""
-        _print(self._out_console, self.out, CONTROLS.sub("", text) + end)
+        """Write a piece of the answer, without control characters.
+
+        Raises:
+            OutputError: Standard output cannot be written.
+            BrokenPipeError: The program that reads it has exited.
+        """
+        with _output_errors():
+            _print(self._out_console, self.out, CONTROLS.sub("", text) + end)
         if text + end:
             self._in_line = not (text + end).endswith("\n")
 
     def record(self, value: Mapping[str, Any]) -> None:
         """Write a line of JSON. Its text is as the service sent it."""
         # Only ASCII can express half of a surrogate pair.
-        self.out.write(json.dumps(value) + "\n")
-        self.out.flush()
+        with _output_errors():
+            self.out.write(json.dumps(value) + "\n")
+            self.out.flush()
 
-    def note(self, text: str = "", style: str = "dim") -> None:
-        """Write one line that is not part of the answer."""
+    def note(self, text: str = "", style: str = "dim") -> bool:
+        """Write one line that is not part of the answer. Return whether it could be written."""
         text = CONTROLS.sub("", " ".join(text.splitlines()))
         if self._one_screen and self._in_line:
             self.write("")
-        _print(self._err_console, self.err, text + "\n", style)
+        try:
+            _print(self._err_console, self.err, text + "\n", style)
+        except OSError:  # a note is no reason to end a command
+            return False
+        return True
 
     def error(self, text: str) -> None:
         """Write an error message."""

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import anyio
 
-from mintlify_async.errors import CauseSummary, MintlifyError, StateError
+from mintlify_async.errors import CauseSummary, MintlifyError, StateError, printable
 from mintlify_async.runtime.limits import TimeLimit
 
 T = TypeVar("T")
@@ -97,9 +97,10 @@ async def in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
     is cancelled until it has ended, too.
 
     Raises:
-        TimeoutError: The time is over.
+        TimeoutError: The time is over. The message has the error that the driver has hidden by trying again.
     """
-    task = asyncio.ensure_future(step)
+    hidden: list[BaseException] = []
+    task = asyncio.ensure_future(_keeping_hidden_error(step, hidden))
     limit = TimeLimit(asyncio.get_running_loop().time() + seconds)  # an answer that has arrived is read first
     try:
         with suppress(TimeoutError), limit:
@@ -109,8 +110,32 @@ async def in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
             task.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([task], timeout=CANCEL_AGAIN)
+        step.close()  # of a task that was cancelled before it began
         if not task.cancelled():
             task.exception()  # retrieved, or asyncio logs that it never was
     if task.cancelled():
-        raise TimeoutError(f"no answer within the timeout of {seconds:g} s")
+        reason = f"; the last try: {described(hidden[0])}" if hidden else ""
+        raise TimeoutError(f"no answer within the timeout of {seconds:g} s{reason}")
     return task.result()
+
+
+async def _keeping_hidden_error(step: Coroutine[Any, Any, T], hidden: list[BaseException]) -> T:
+    """Run *step*. If it is cancelled in a pause of a driver's retries, add the error before the pause.
+
+    redis-py pauses in the ``except`` block of that error, so the error is the context of the cancellation.
+    """
+    try:
+        return await step
+    except asyncio.CancelledError as cancellation:
+        error: BaseException | None = cancellation
+        while isinstance(error, asyncio.CancelledError):
+            error = error.__context__
+        if error is not None:
+            hidden.append(error)
+        raise
+
+
+def described(error: BaseException) -> str:
+    """Return the class and the first line of *error*. A database writes the row into the second."""
+    line = printable(str(error).partition("\n")[0])
+    return f"{type(error).__name__}: {line}".rstrip(": ")

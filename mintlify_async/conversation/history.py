@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
-from ..messages import Message, MessagePart, TextPart, clean_text
+from ..messages import Message, TextPart
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY
 from ..storage.store import new_version
@@ -152,13 +152,6 @@ def messages_to_send(
 
 def _sendable(message: Message) -> Message:
     """Return *message* with only the parts that are sent again, and without metadata."""
-    parts = (_clean(part) for part in message.parts if part.type in SENT_PARTS)
+    parts = (part for part in message.parts if part.type in SENT_PARTS)
     sendable_parts = tuple(part for part in parts if not (isinstance(part, TextPart) and not part.text))
     return evolve(message, parts=sendable_parts, metadata=None, extra=EMPTY)
-
-
-def _clean(part: MessagePart) -> MessagePart:
-    """Return *part* without half a character, which the service may have sent and no request may hold."""
-    if not isinstance(part, TextPart) or (text := clean_text(part.text)) == part.text:
-        return part
-    return evolve(part, text=text)

@@ -15,9 +15,10 @@ from typing import Any, Final, cast
 from attrs import evolve, frozen
 
 from ..errors import ConfigurationError, StateError, StoreConflictError, printable
-from ..messages import Message, coerce_messages
+from ..messages import Message, coerce_messages, whole_message
 from ..model.json_text import as_object
 from ..model.thread import Thread
+from ..model.wire_value import without_halves
 from ..protocol.calls import new_message_id
 from ..storage.format_version import unknown_version
 from ..storage.store import Record
@@ -66,11 +67,16 @@ def _hash(name: str) -> str:
 
 
 def coerce_history(messages: object) -> tuple[Message, ...]:
-    """Return the messages of a list, which may be empty."""
+    """Return the messages of a list, which may be empty. Answers have no half of a character any more."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         raise ConfigurationError("messages must be a list of messages", field="messages")
     items = cast("Sequence[object]", messages)
-    return tuple(coerce_messages(items, new_message_id)) if items else ()
+    return tuple(map(_readable, coerce_messages(items, new_message_id))) if items else ()
+
+
+def _readable(message: Message) -> Message:
+    """Return *message*; without half of a character, which the service may have sent, if it is an answer."""
+    return whole_message(message) if message.role == "assistant" else message
 
 
 class HiddenBytes(bytes):
@@ -103,7 +109,7 @@ def read_fields(fields: Mapping[str, Any]) -> Contents:
     return Contents(
         system=None if system is None else Message.from_wire(system, "system"),
         system_messages=coerce_history(fields.get("systemMessages", [])),
-        thread=None if thread is None else Thread.from_dict(thread),
+        thread=None if thread is None else Thread.from_dict(without_halves(thread)),
     )
 
 
@@ -162,7 +168,7 @@ def read_turn(record: Record | None, what: str) -> tuple[Message, ...]:
     if record is None:
         return ()
     try:
-        return tuple(coerce_messages(json.loads(record.value), new_message_id))
+        return coerce_history(json.loads(record.value))
     except (ValueError, RecursionError):  # a ConfigurationError is a ValueError
         raise _damaged(what) from None
 

@@ -38,13 +38,13 @@ from ..settings.options import Observation
 from ..settings.retry_policy import Outcome
 from .core import Core
 from .failures import CLOSED, AttemptLimit, timed_out
-from .first_byte import Sending
+from .first_byte import CLEAN_UP_SECONDS, Sending
 from .live_response import LiveResponse
 from .retry_after import retry_after_seconds
 
 if TYPE_CHECKING:
     from ..quota.gate import CountedOperation, QuotaRemaining, QuotaScope
-    from ..quota.quota import Lease
+    from ..quota.quota import Lease, Quota
 
 log = logging.getLogger("mintlify_async")
 
@@ -96,7 +96,8 @@ async def open_answer(core: Core, call: Call, observation: Observation | None) -
         APIStatusError: The service refused.
         QuotaExceededError: Our own count says that the limit is used up.
     """
-    attempts = _Attempts(core, call, Sending(), observation)
+    sending = Sending(call.until(asyncio.get_running_loop().time()))
+    attempts = _Attempts(core, call, sending, observation)
     answer = await attempts.run()
     assert isinstance(answer, LiveResponse)
     return answer, attempts.number
@@ -119,8 +120,14 @@ class _Attempts:
     """The attempts to send one call.
 
     Attributes:
+        deadline: When the request must have ended, by the loop's time. In the mode ``"wait"`` of the quota,
+            each wait for a slot moves it.
         number: Which attempt it is, from 1.
+        sent_back: How many attempts were refused with 429 and wait for a slot again.
+        waited: How long the call has waited for slots, in seconds.
         answered: Whether an answer to it has arrived.
+        blocked: For how many seconds the service's refusal stops the calls that share the limit, if this
+            call waits for that. None if it does not.
         error: Why the previous attempt failed. None for the first.
     """
 
@@ -135,19 +142,25 @@ class _Attempts:
     ) -> None:
         """Begin to count the time."""
         now, within = asyncio.get_running_loop().time(), core.options.retry.within
+        resources = core.shared.loops.get()
         self.options = core.options
         self.budget = core.shared.budget
-        self.transport = core.shared.loops.get().transport
+        self.transport = resources.transport
+        self.recordings = resources.recordings
         self.call = call
         self.sending = sending
         self.observation = observation
         self.single = single
-        self.started = now
-        self.deadline = now + call.seconds
-        self.last_start = math.inf if within is None else now + within
         self.quota = core.options.quota if call.operation.counted else None
-        self.number = 0
+        self.waits = self.quota is not None and self.quota.mode == "wait"
+        self.seconds = call.request_seconds if self.waits else call.seconds
+        self.started = now
+        self.deadline = min(now + self.seconds, sending.until)
+        self.last_start = math.inf if within is None else now + within
+        self.number = self.sent_back = 0
+        self.waited = 0.0
         self.answered = False
+        self.blocked: float | None = None
         self.error: SendError | None = None
 
     async def run(self) -> Job | LiveResponse:
@@ -165,9 +178,19 @@ class _Attempts:
                 verdict = self._verdict(outcome)
                 log.info("%s", str(verdict))  # its text: a log record that is kept keeps no connection
                 raise verdict from outcome.__cause__
-            pause = next_pause
-            self._note_retry(pause)
-            await self.sending.again()
+            pause = await self._again(outcome, next_pause)
+
+    async def _again(self, error: SendError, pause: float) -> float:
+        """Drop the attempt that ended with *error*. Return what is left of *pause*, or raise *error*."""
+        time = asyncio.get_running_loop().time
+        self._note_retry(pause)
+        next_start = time() + pause
+        reason = await self.transport.unless_closed(self.sending.again(max(pause, self.blocked or 0.0)))
+        self.blocked = None
+        if reason is not None:
+            error.add_note(f"it was not sent again: {reason}")
+            raise error
+        return max(0.0, next_start - time())
 
     async def _attempt(self, pause: float) -> Job | LiveResponse | SendError:
         """Send the request once, after *pause*; return the result, or why there is none."""
@@ -180,7 +203,7 @@ class _Attempts:
                 return await self._exchange(key, began)
         except BaseException as error:
             if slot is not None and self.sending.sent_at is None:
-                await slot.refund()
+                await self._refund(slot)
             if not isinstance(error, SEND_ERRORS):
                 raise
             if not self.answered:
@@ -190,8 +213,10 @@ class _Attempts:
     async def _exchange(self, key: Secret, began: float) -> Job | LiveResponse:
         """Send the request, mask secrets in its answer, and take note of what its headers say."""
         call, assumptions, fresh = self.call, self.options.assumptions, self.number > 1
+        limit = self._limit(began)
+        self.sending.ends_at = limit.at
         answer = await self.transport.send(
-            call, key, self._limit(began), self.sending, fresh=fresh, total_at=self.deadline
+            call, key, limit, self.sending, fresh=fresh, total_at=self.deadline
         )
         self.answered = True
         _hide(answer, key)
@@ -208,8 +233,8 @@ class _Attempts:
             return job
         if isinstance(answer, LiveResponse):
             return answer
-        if answer.status == 429:
-            await self._block(answer, key)
+        if answer.status == 429 and self.quota is not None:
+            self.blocked = await self._block(self.quota, answer, key)
         wait = retry_after_seconds(answer.headers, dates.now(), resets=answer.status == 429)
         raise status_error(assumptions, call, answer, wait)
 
@@ -230,13 +255,16 @@ class _Attempts:
         cancelled = cancel_requests()
         slot: Lease | None = None
         try:
-            key, slot = await self.transport.unless_closed(self._key_and_slot(pause))
+            key, slot = await self.transport.unless_closed(self.sending.ready(self._key_and_slot(pause)))
             if cancel_requests() > cancelled:  # a key function or a store of the user's swallowed it
                 raise asyncio.CancelledError
         except BaseException:
             if slot is not None:
-                await slot.refund()
+                await self._refund(slot)
             raise
+        if slot is not None and self.waits:
+            self.waited += slot.waited
+            self.deadline = min(self.deadline + slot.waited, self.sending.until)
         return key, slot
 
     async def _key_and_slot(self, pause: float) -> tuple[Secret, Lease | None]:
@@ -260,34 +288,79 @@ class _Attempts:
         raise timed_out(self.call.operation.name, limit.phase, limit.seconds, "no", what)
 
     async def _slot(self, key: Secret) -> Lease | None:
+        """Take a slot of the quota."""
         if self.quota is None:
             return None
-        deadline = min(self.deadline, self.last_start)
+        slot = self.quota.lease(_counted(self.call), _scope_of(self.call, key))
         try:
-            return await self.quota.acquire(_counted(self.call), _scope_of(self.call, key), deadline=deadline)
-        except QuotaExceededError:
+            return await self._take(slot)
+        except QuotaExceededError as refusal:
             if self.error is None:
                 raise
+            self.error.add_note(f"it was not sent again: {refusal}")
+        except BaseException:
+            await self._refund(slot)
+            raise
         # The service's refusal of the previous attempt says more than the quota's of this one.
         raise self.error from self.error.__cause__
+
+    async def _take(self, slot: Lease) -> Lease:
+        """Take *slot*, for which the call waits as long as it is allowed to. Its store has no more time."""
+        deadline = self.sending.until if self.waits else self.deadline
+        limited_by = "timeout= of the call"
+        if self.last_start < deadline:
+            deadline, limited_by = self.last_start, "within= of the RetryPolicy"
+        limit = asyncio.timeout_at(self._until())
+        try:
+            async with limit:
+                return await slot.take(deadline=deadline, limited_by=limited_by, waited=self.waited)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        await self._refund(slot)
+        raise QuotaExceededError(
+            f"{self.call.operation}: the quota's store did not answer in the call's time; nothing was sent",
+            retry_after=0.0,
+        )
+
+    def _until(self) -> float | None:
+        """Return until when the quota's store may answer. None is no limit."""
+        until = self.sending.until if self.waits else self.deadline
+        return until if until < math.inf else None
+
+    async def _refund(self, slot: Lease) -> None:
+        """Give *slot* back. The call waits 0.25 s for that, and no longer than it may take."""
+        if not slot.may_be_taken:
+            return
+        failure = "a slot of the quota could not be given back"
+        await self.recordings.insist(slot.refund, failure, self.sending.patience(CLEAN_UP_SECONDS))
 
     def _limit(self, now: float) -> AttemptLimit:
         """Return the limit on an attempt that begins *now*."""
         call = self.call
         if not call.operation.streams or self.deadline < now + call.timeouts.first_event:
-            return AttemptLimit(self.deadline, call.seconds, call.operation.limit)
+            seconds = call.seconds if self.deadline == self.sending.until else self.seconds
+            return AttemptLimit(self.deadline, seconds, call.operation.limit)
         return AttemptLimit(now + call.timeouts.first_event, call.timeouts.first_event, "first_event")
 
-    async def _block(self, answer: WholeResponse, key: Secret) -> None:
-        """Stop the calls that share the limit, after a 429."""
-        if self.quota is None:
-            return
+    async def _block(self, quota: Quota, answer: WholeResponse, key: Secret) -> float | None:
+        """Stop the calls that share the limit, after a 429.
+
+        Return for how many seconds at least, if an agent request waits in the line for the end of that.
+        """
+        from ..quota.gate import FIRST_BLOCK  # imported on use: most sessions have no quota
+
         wait = retry_after_seconds(answer.headers, dates.now())
+        limit = asyncio.timeout_at(self._until())
         try:
-            block = self.quota.block(_counted(self.call), _scope_of(self.call, key), wait)
-            await self.transport.unless_closed(block)
+            async with limit:
+                block = quota.block(_counted(self.call), _scope_of(self.call, key), wait)
+                await self.transport.unless_closed(block)
         except Exception as error:  # the refusal itself says more
-            log.warning("a refusal of the service could not be recorded for other calls: %s", error)
+            reason = "the store did not answer in the call's time" if limit.expired() else error
+            log.warning("a refusal of the service could not be recorded for other calls: %s", reason)
+            return None
+        return (wait or FIRST_BLOCK) if self.waits and self.call.operation.costs else None
 
     def _pause(self, error: SendError) -> float | None:
         """Return the seconds until the next attempt, or None when none may follow."""
@@ -297,10 +370,16 @@ class _Attempts:
             return None
         if 400 <= (getattr(error, "proxy_status", None) or 0) < 500:
             return None  # a proxy counts wrong passwords, and locks the account after some
+        if self.blocked is not None:  # the quota's line is the pause, and it has limits of its own
+            self.sent_back += 1
+            log.warning(
+                "%s waits for a slot again, because the service refused it: %s", self.call.operation, error
+            )
+            return 0.0
         pause = self.options.retry.delay(
             self.call.operation.name,
             _outcome(error),
-            attempt=self.number,
+            attempt=self.number - self.sent_back,
             random=random.random(),
             status=getattr(error, "status", None),
             retry_after=getattr(error, "retry_after", None),
@@ -315,7 +394,7 @@ class _Attempts:
     def _verdict(self, error: SendError) -> MintlifyError:
         """Return the error that the caller gets when no attempt may follow."""
         if self.call.operation.costs and _outcome(error) == "unknown":
-            return _outcome_unknown(self.call, error, self.sending.sent_at)
+            return _outcome_unknown(self.call, error, self.sending)
         is_closed = getattr(error, "reason", None) == CLOSED
         return session_closed(self.call.operation.name) if is_closed else error
 
@@ -377,7 +456,7 @@ def _outcome(error: SendError) -> Outcome:
     return "unknown" if error.status >= 500 else "answered"
 
 
-def _outcome_unknown(call: Call, error: SendError, sent_at: float | None) -> OutcomeUnknownError:
+def _outcome_unknown(call: Call, error: SendError, sending: Sending) -> OutcomeUnknownError:
     what, look = call.operation.costs, "look at the dashboard or the repository before sending it again"
     return OutcomeUnknownError(
         f"{error}; {what} may have been accepted, so it was not sent again: {look}",
@@ -388,7 +467,8 @@ def _outcome_unknown(call: Call, error: SendError, sent_at: float | None) -> Out
         body=getattr(error, "body", None) or getattr(error, "excerpt", None),
         headers=getattr(error, "headers", None),
         request_id=getattr(error, "request_id", None),
-        sent_at=sent_at,
+        sent_at=sending.sent_at,
+        dedupe_key=sending.dedupe_key,
         prompt_sha256=hashlib.sha256(call.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
         reason=_unknown_reason(error),
     )

@@ -22,7 +22,13 @@ from attrs import define, field
 from multidict import CIMultiDict
 
 from ..checks import check_bool, check_type
-from ..errors import APIConnectionError, MintlifyError, StateError, UnexpectedResponseError
+from ..errors import (
+    APIConnectionError,
+    ConfigurationError,
+    MintlifyError,
+    StateError,
+    UnexpectedResponseError,
+)
 from ..model.response_info import Headers
 from ..model.secret import Secret
 from ..protocol.calls import Call
@@ -110,6 +116,9 @@ def transport_settings(
     """Return how a session connects, checked."""
     check_type(ssl, "ssl", ssl_module.SSLContext)  # aiohttp's ssl=False would verify nothing
     check_bool(allow_insecure_http, "allow_insecure_http")
+    if hdrs.EXPECT in getattr(client_session, "headers", {}):
+        text = "client_session must not have the default header Expect: its headers leave before the body"
+        raise ConfigurationError(text, field="client_session")
     url = service_url(assumptions, base_url, allow_insecure_http=allow_insecure_http)
     return TransportSettings(base_url=url, client_session=client_session, proxy=proxy_to(url, proxy), ssl=ssl)
 
@@ -280,8 +289,13 @@ class Transport:
                 body.abort()
             raise
         else:
-            if sending.sent_at is None:  # a GET; or a stand-in for aiohttp's session, which wrote nothing
+            if body is not None and not sending.asked:
+                await _one_turn(response)
+            if not sending.asked:  # a GET; or a stand-in for aiohttp's session, which writes nothing
                 sending.sent_at = dates.now()
+            elif sending.sent_at is None and not _is_refusal(response.status):
+                response.close()
+                raise _not_its_own(call, response.status)
             return response
         finally:
             sending.seal()
@@ -298,6 +312,8 @@ class Transport:
             failure: MintlifyError = closed_here(call.operation.name, "maybe" if written else "no")
         else:
             failure = translate(error, call, written=written, limit=limit)
+        if sending.asked_again and isinstance(failure, APIConnectionError):
+            failure = _asked_again(call, failure)
         if isinstance(failure, APIConnectionError):
             failure.sent_at = sending.sent_at
         return failure
@@ -409,6 +425,32 @@ class _Connector(aiohttp.TCPConnector):
         while (connection := await super()._get(key, traces)) is not None and _has_stray_bytes(connection):
             connection.close()
         return connection
+
+
+async def _one_turn(response: aiohttp.ClientResponse) -> None:
+    """Wait one turn of the loop: aiohttp may have read an answer before its task writes the body."""
+    try:
+        await asyncio.sleep(0)
+    except BaseException:
+        response.close()
+        raise
+
+
+def _is_refusal(status: int) -> bool:
+    """Return whether an answer that came before the request can be trusted: it says that nothing was done."""
+    return not 200 <= status < 300 and status < 500 and status != 408
+
+
+def _not_its_own(call: Call, status: int) -> APIConnectionError:
+    """Return the error for an answer that cannot be the request's, because no byte of it was written."""
+    text = f"{call.operation}: an answer (status {status}) came before the request was sent"
+    return APIConnectionError(text, sent="no", operation=call.operation.name)
+
+
+def _asked_again(call: Call, failure: APIConnectionError) -> APIConnectionError:
+    """Return the error for a request that a middleware of a borrowed session tried to send twice."""
+    text = f"{call.operation}: a middleware of the aiohttp session sent the request again, which was refused"
+    return APIConnectionError(text, sent="maybe", operation=call.operation.name, reason=failure.reason)
 
 
 def _has_stray_bytes(connection: Connection) -> bool:

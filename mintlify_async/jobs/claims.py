@@ -1,8 +1,17 @@
 """Claims on dedupe keys, as rules that change one record per key. No I/O.
 
-A claim is *claimed* before anything is sent, *sending* from just before the first byte of the request, and
-*done* when its result is recorded. A request whose claim is *sending* may have been sent, and is never sent
-again.
+A key has no claim before the first byte of its request. Then the claim is *sending*. It ends as *done* (with
+the result), as *unknown* (there will be no result), or it is deleted (the request started nothing). A request
+that is *sending* or *unknown* may have been sent, and is never sent again. The rules::
+
+    nothing -> sending           begin      the attempt that sends, just before the first byte
+    sending -> nothing           release    the same attempt: it was refused, or wrote no byte
+    sending -> unknown           give_up    the same attempt: it will never record a result
+    sending, unknown -> done     record     the same attempt, or a person (resolve)
+    any -> nothing               forget     a person
+
+A claim is never taken over and needs no lease. The obvious way, to claim the key before the work, makes a
+promise that a killed process leaves behind although it has sent nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 from attrs import asdict, evolve, field, frozen
@@ -22,16 +32,23 @@ OPEN: Final = "claims/open/"
 DONE: Final = "claims/done/"
 """Where the records of open and of done claims are: open ones are listed without reading the others."""
 
-LEASE_MARGIN: Final = 5.0
-"""Seconds from the end of a request's timeout until another call may take its claim over."""
+LIMIT_MARGIN: Final = 5.0
+"""Seconds after the limit of a request in which its attempt may still be ending."""
 
-LONGEST_LEASE: Final = 86_400.0
-"""Longest lease of a claim, in seconds."""
+LONGEST_LIMIT: Final = 86_400.0
+"""Longest limit of a claim, in seconds."""
 
 SENDING_SECONDS: Final = 60.0
-"""How long after its lease (with the margin) a claim that is *sending* may still get a result, in seconds."""
+"""How long after its limit (with the margin) a claim that is *sending* may still get a result, in seconds."""
 
-State = Literal["claimed", "sending", "done"]
+FREE: Final = "claimed"
+"""The state of a record that claims nothing; see :func:`release`. Version 0.3 wrote it before it sent, with a
+lease. It takes over a record whose lease is 0, and would wait for ever for a state that it does not know."""
+
+FREE_SECONDS: Final = 3600.0
+"""How long a record that claims nothing is kept, in seconds."""
+
+State = Literal["claimed", "sending", "unknown", "done"]
 Changes = Mapping[str, bytes | None]
 
 
@@ -41,14 +58,17 @@ class Claim:
 
     Args:
         key: The ``dedupe_key``.
-        state: ``claimed``: nothing was sent. ``sending``: the request may have been sent. ``done``: it was
-            sent, and *result* is set.
+        state: ``sending``: the request is being sent. ``unknown``: it was sent, and there will be no result.
+            ``done``: it was sent, and *result* is set.
         operation: ``create_job`` or ``send_message``.
         parts: A hash of each part of the request, by its name, such as ``prompt``.
-        token: A random name of the call that made the claim.
-        lease: For how many seconds after *since* that call may send its request.
+        token: A random name of the attempt that made the claim.
+        lease: How many seconds after *since* the attempt has certainly ended, if it is *sending*.
         result: The id of the job that was created, or the reference of the follow-up. None until ``done``.
         since: When the claim got its state, by the store's time, in seconds since 1970.
+        sent: When the request was sent, if the claim is ``unknown``.
+        reason: Why the outcome is ``unknown``; see :class:`~mintlify_async.OutcomeUnknownError`.
+        status: The status of the response, if the claim is ``unknown`` and there was a response.
     """
 
     key: str
@@ -56,17 +76,30 @@ class Claim:
     parts: Mapping[str, str] = field(repr=False)
     token: str = field(repr=False)
     lease: float
-    state: State = "claimed"
+    state: State = "sending"
     result: str | None = None
     since: float = field(default=0.0, eq=False)
+    sent: float | None = None
+    reason: str | None = None
+    status: int | None = None
 
-    def seconds_left(self, now: float) -> float:
-        """Return for how many seconds other calls should wait for the result, by the store's time."""
-        return self.since + self.lease + (SENDING_SECONDS if self.state == "sending" else 0.0) - now
+    @property
+    def unknown_from(self) -> float:
+        """From when the outcome counts as unknown if no result is recorded, by the store's time."""
+        return self.since + self.lease + SENDING_SECONDS
+
+    def at(self, now: float) -> Claim:
+        """Return the claim as it counts at *now*: *sending* for too long is *unknown*.
+
+        So is a date that is so far ahead: it comes from a clock that was wrong, and would never pass.
+        """
+        if self.state != "sending" or 2 * self.since - self.unknown_from < now < self.unknown_from:
+            return self
+        return evolve(self, state="unknown", sent=self.since, reason="not_recorded")
 
 
-class ClaimLostError(StateError):
-    """The lease of the claim ended, so another call took it over. Nothing was sent."""
+class KeyHeldError(StateError):
+    """The key has a claim of another attempt. This one has sent nothing."""
 
 
 def request_parts(base_url: str, call: Call) -> dict[str, str]:
@@ -98,63 +131,92 @@ def find(snapshot: Snapshot, key: str) -> Claim | None:
     """Return the claim on *key*, or None."""
     for name in (DONE + key, OPEN + key):
         record = snapshot.records.get(name)
-        if record is not None:
-            return read_claim(key, record)
+        if record is not None and (claim := read_claim(key, record)).state != FREE:
+            return claim
     return None
 
 
-def begin(snapshot: Snapshot, ours: Claim) -> tuple[Changes, tuple[Claim, float]]:
-    """Claim a key that is free, or whose claim was not used within its lease.
+def begin(snapshot: Snapshot, ours: Claim) -> tuple[Changes, bool]:
+    """Claim the key for the attempt *ours*; return whether it is ours."""
+    if find(snapshot, ours.key) is None:
+        return {OPEN + ours.key: _written(ours)}, True
+    return {}, _held_by(snapshot, ours) is not None
 
-    Return the valid claim, and for how many seconds other calls should wait for its result.
+
+def release(snapshot: Snapshot, ours: Claim, *, may_come: bool) -> tuple[Changes, None]:
+    """End *ours*, whose request started nothing. If the key has another claim, do nothing.
+
+    Args:
+        snapshot: The records of the key.
+        ours: The attempt.
+        may_come: Whether the store may still write the claim, because the step that does was cancelled or
+            has failed. Then a record that claims nothing takes its place: a late write expects what was there
+            before, and fails.
     """
-    holder = find(snapshot, ours.key)
-    if holder is not None:
-        seconds_left = holder.seconds_left(snapshot.now)
-        if holder.token == ours.token or holder.state != "claimed" or seconds_left > 0:
-            return {}, (holder, max(seconds_left, 0.0))
-    return {OPEN + ours.key: _written(ours)}, (ours, ours.lease)
+    free = evolve(ours, state=FREE, lease=0.0)
+    record = snapshot.records.get(OPEN + ours.key)
+    if _held_by(snapshot, ours) is not None:
+        return {OPEN + ours.key: _written(free) if may_come else None}, None
+    is_free = find(snapshot, ours.key) is None
+    is_done = record is not None and record.value == _written(free)
+    return ({OPEN + ours.key: _written(free)} if may_come and is_free and not is_done else {}), None
 
 
-def set_state(snapshot: Snapshot, ours: Claim, state: Literal["claimed", "sending"]) -> tuple[Changes, bool]:
-    """Change the state of *ours*; return whether it still holds."""
-    holder = _open_claim(snapshot, ours)
-    if holder is None or holder.state == state:
-        return {}, holder is not None
-    return {OPEN + ours.key: _written(evolve(ours, state=state))}, True
+def give_up(
+    snapshot: Snapshot, ours: Claim, *, reason: str, status: int | None, unclaimed: bool = False
+) -> tuple[Changes, None]:
+    """Note that *ours* will have no result.
+
+    Args:
+        snapshot: The records of the key.
+        ours: The attempt.
+        reason: Why.
+        status: The status of the response, or None.
+        unclaimed: Whether *ours* was never begun, because a stand-in for aiohttp's session never asked for
+            the body.
+    """
+    holder = _held_by(snapshot, ours, unclaimed=unclaimed)
+    if holder is None:
+        return {}, None
+    unknown = evolve(holder, state="unknown", sent=holder.since, reason=reason, status=status)
+    return {OPEN + ours.key: _written(unknown)}, None
 
 
-def release(snapshot: Snapshot, ours: Claim) -> tuple[Changes, None]:
-    """Delete *ours*, whose request started nothing. If the key has another claim or none, do nothing."""
-    return {} if _open_claim(snapshot, ours) is None else {OPEN + ours.key: None}, None
-
-
-def _open_claim(snapshot: Snapshot, ours: Claim) -> Claim | None:
-    """Return the claim on the key if it is *ours* and still open."""
-    holder = find(snapshot, ours.key)
-    return None if holder is None or holder.token != ours.token or holder.state == "done" else holder
-
-
-def record(snapshot: Snapshot, key: str, result: str, token: str | None = None) -> tuple[Changes, bool]:
+def record(
+    snapshot: Snapshot, key: str, result: str, ours: Claim | None = None, *, unclaimed: bool = False
+) -> tuple[Changes, bool]:
     """Record the result of an open claim. Return whether the key has this result now.
 
     Args:
         snapshot: The records of the key.
         key: The ``dedupe_key``.
         result: The result.
-        token: The call whose claim it must be. None is a person, who may close any claim.
+        ours: The attempt whose claim it must be. None is a person, who may close any claim.
+        unclaimed: As for :func:`give_up`.
     """
     holder = find(snapshot, key)
-    if holder is None or token not in (None, holder.token):
-        return {}, False
-    if holder.state == "done":
+    if holder is not None and holder.state == "done":
         return {}, holder.result == result
-    return {OPEN + key: None, DONE + key: _written(evolve(holder, state="done", result=result))}, True
+    if ours is not None:
+        holder = _held_by(snapshot, ours, unclaimed=unclaimed)
+    if holder is None:
+        return {}, False
+    done = evolve(holder, state="done", result=result, sent=None, reason=None, status=None)
+    return {OPEN + key: None, DONE + key: _written(done)}, True
 
 
 def forget(snapshot: Snapshot, key: str) -> tuple[Changes, None]:
     """Delete the claim on *key* by hand."""
     return {name: None for name in claim_keys(key) if name in snapshot.records}, None
+
+
+def _held_by(snapshot: Snapshot, ours: Claim, *, unclaimed: bool = False) -> Claim | None:
+    """Return the claim on the key if it is that of *ours* and *sending*; or *ours* if it claimed nothing."""
+    holder = find(snapshot, ours.key)
+    if holder is None and unclaimed:
+        return evolve(ours, since=snapshot.now)
+    is_ours = holder is not None and (holder.token, holder.state) == (ours.token, "sending")
+    return holder if is_ours else None
 
 
 def check_same(holder: Claim, ours: Claim) -> None:
@@ -173,18 +235,30 @@ def check_same(holder: Claim, ours: Claim) -> None:
 
 
 def outcome_unknown(holder: Claim) -> OutcomeUnknownError:
-    """Return the error for a claim whose request may have been sent, and whose result was never recorded."""
+    """Return the error for a claim that is *unknown*."""
     what, exists = "a follow-up", "it may have been accepted"
     if holder.operation == "create_job":
         what, exists = "the creation of a job", "the job may exist"
+    why = f"{holder.reason}, status {holder.status}" if holder.status is not None else holder.reason
+    key = printable(holder.key, 80)
     return OutcomeUnknownError(
-        f"{what} with dedupe_key {printable(holder.key, 80)!r} was sent and its outcome was never recorded: "
-        f"{exists}. Look at the dashboard, then run mintlify-async ledger resolve or forget, "
-        "or call Ledger(store).resolve(key, job_id) or .forget(key)",
+        f"{what} with dedupe_key {key!r} was sent at {utc(holder.sent)} and its outcome is unknown ({why}): "
+        f"{exists}. Look at the dashboard, then run mintlify-async ledger resolve or forget, or call "
+        "Ledger(store).resolve(key, job_id) or .forget(key)",
         operation=holder.operation,
-        sent_at=holder.since,
-        reason="not_recorded",
+        dedupe_key=holder.key,
+        sent_at=holder.sent,
+        status=holder.status,
+        reason=holder.reason or "not_recorded",
     )
+
+
+def utc(date: float | None) -> str:
+    """Return *date*, in seconds since 1970, as text in UTC."""
+    try:
+        return f"{datetime.fromtimestamp(date or 0.0, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (ValueError, OverflowError, OSError):  # the clock that wrote it was wrong
+        return f"{date}"
 
 
 def read_claim(key: str, record: Record) -> Claim:
@@ -195,7 +269,7 @@ def read_claim(key: str, record: Record) -> Claim:
     """
     try:
         fields = json.loads(record.value)
-        if fields.pop("version") == 1:
+        if fields.pop("version") in (1, 2):
             return Claim(key=key, since=record.since, **fields)
     except (ValueError, TypeError, KeyError, AttributeError):
         pass
@@ -203,6 +277,10 @@ def read_claim(key: str, record: Record) -> Claim:
 
 
 def _written(claim: Claim) -> bytes:
+    """Return the record of *claim*. Version 0.3 refuses version 2, and reads version 1."""
     fields = asdict(claim)
     del fields["key"], fields["since"]
+    if claim.state == "unknown":
+        return json.dumps({"version": 2, **fields}).encode()
+    del fields["sent"], fields["reason"], fields["status"]
     return json.dumps({"version": 1, **fields}).encode()

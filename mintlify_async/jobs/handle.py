@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Any, Literal
 
 from attrs import evolve
 
-from ..checks import check_wait
+from ..checks import check_seconds, check_wait
 from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
 from ..http.core import Core
 from ..http.first_byte import Sending
@@ -28,7 +27,7 @@ from ..settings.options import Observation
 from ..settings.poll_policy import DEFAULT_TIMEOUT
 from .requests import look_at, moment, observed, once, poll_call, post, states_of
 from .send_once import had_no_effect
-from .stale_guard import JobState, Look, response_headers
+from .stale_guard import JobState, Look, UnderWay, response_headers
 from .steps import Steps
 from .wait import JobWait
 
@@ -119,13 +118,14 @@ class JobHandle:
 
         Raises:
             JobFailedError: The job has failed, and *check* is true.
-            JobTimeoutError: The timeout has passed. The job continues at the service. If a final status was
-                seen, ``certain_in`` is the time after which a poll accepts it.
+            JobTimeoutError: The timeout has passed. If a final status was seen, ``certain_in`` is the time
+                after which a poll accepts it. If polls failed, ``error`` is the last one's error.
             AuthenticationError: 401. Other refusals, such as 403, also end the wait immediately.
             NotFoundError: The job does not exist. Tolerated for 30 s after its creation, and
                 of a job that was seen before like an outage.
-            APIConnectionError: The service could not be reached for five minutes. The same limit applies to
-                ``RateLimitError``, ``ServerError`` and ``UnexpectedResponseError``.
+            APIConnectionError: The service could not be reached for five minutes, in this wait or at the end
+                of several short ones. The same limit applies to ``RateLimitError``, ``ServerError`` and
+                ``UnexpectedResponseError``.
             StateError: The session is closed, or was closed meanwhile.
             ConfigurationError: An argument is invalid.
         """
@@ -141,22 +141,29 @@ class JobHandle:
                 note_job(observation, job)
             return job
 
-    async def refresh(self) -> Job:
+    async def refresh(self, timeout: float | None = None) -> Job:
         """Poll once, and return the record as it was received.
 
         For a queue's task that reschedules itself: check :attr:`done`, which takes
         follow-ups into account, rather than the record, which may be that of the previous turn.
+
+        Args:
+            timeout: Limits the complete call with its retries, in seconds; ``PollPolicy.timeout`` (10) by
+                default.
 
         Raises:
             APIStatusError: The service refuses. A ``NotFoundError`` says how long ago the job was
                 created, if that is known: a new job may not be visible yet.
             APIConnectionError: It cannot be reached.
             UnexpectedResponseError: Its answer is not a job.
+            ConfigurationError: *timeout* is not a number of seconds above 0.
         """
+        check_seconds(timeout, "timeout", none="means PollPolicy.timeout")
         core, state = self._core, self._state
         with observed(core, "refresh", *state.key) as observation:
-            self._call = self._call or poll_call(core, state, None)
-            look = await look_at(core, state, self._call, retry=True)
+            self._call = self._call or poll_call(core, state, core.options.poll.timeout)
+            call = self._call if timeout is None else self._call.within(timeout)
+            look = await look_at(core, state, call, retry=True)
             age = state.age(look)
             if isinstance(look.error, NotFoundError) and age is not None:
                 look.error.args = (f"{look.error}; the job was created {age:.0f} s ago",)
@@ -227,24 +234,26 @@ class JobHandle:
         )
         if on_active not in ("send", "wait", "raise"):
             raise ConfigurationError("on_active must be 'send', 'wait' or 'raise'", field="on_active")
-        deadline = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
+        until = call.until(asyncio.get_running_loop().time())
         if dedupe_key is None:
-            await self._before_send(on_active, deadline)
-            await self._post(call, deadline, Sending())
+            await self._before_send(on_active, until)
+            await self._post(core, call, Sending(until))
             return Turn(core, self._state)
 
-        sender = once(core, dedupe_key, call)
+        sender = once(core, dedupe_key, call, until)
         if on_active != "send" and not await sender.is_known():
-            await self._before_send(on_active, deadline)
-        result = await sender.send(lambda sending: self._post(call, deadline, sending), str)
+            await self._before_send(on_active, until)
+        with observed(core, call.operation.name, *self._state.key) as observation:
+            inner = evolve(core, observation=observation)  # a lost race is no failed operation
+            result = await sender.send(lambda sending: self._post(inner, call, sending), str)
         ref = JobRef.of(result, self.project_id)
         if ref.sent is None:  # a person has resolved the claim with the job's id
             ref = evolve(ref, sent=Stamp(dates.now()))
         return Turn(core, states_of(core).of(ref, core.options.poll.settle_seconds))
 
-    async def _before_send(self, on_active: OnActive, deadline: float) -> None:
+    async def _before_send(self, on_active: OnActive, until: float) -> None:
         """Wait for the end of an active job, or raise an error, as *on_active* says."""
-        seconds_left = deadline - asyncio.get_running_loop().time()
+        seconds_left = until - asyncio.get_running_loop().time()
         if on_active == "wait":
             await self.wait(min(DEFAULT_TIMEOUT, max(0.0, seconds_left)), check=False)
         elif on_active == "raise":
@@ -257,11 +266,9 @@ class JobHandle:
                     'wait for it, or pass on_active="wait" or "send"'
                 )
 
-    async def _post(self, call: Call, deadline: float, sending: Sending) -> str:
+    async def _post(self, core: Core, call: Call, sending: Sending) -> str:
         """Send the follow-up, guard its result, and return its reference."""
-        state, core = self._state, self._core
-        seconds_left = deadline - asyncio.get_running_loop().time()
-        if seconds_left <= 0:
+        if sending.until <= asyncio.get_running_loop().time():
             raise APITimeoutError(
                 "send_message: no time was left to send the follow-up; give it a longer timeout",
                 phase="request",
@@ -269,18 +276,18 @@ class JobHandle:
                 sent="no",
                 operation="send_message",
             )
-        state_before = state.begin_sending(core.options.poll.settle_seconds)
+        state, window = self._state, core.options.poll.settle_seconds
+        under_way = UnderWay(state, window)
+        sending.on_first_byte, sending.on_no_effect = under_way.begin, under_way.end
         states_of(core).remember(state)
         try:
-            job = await post(
-                core, call if seconds_left == math.inf else call.within(seconds_left), sending=sending
-            )
+            job = await post(core, call, sending)
         except BaseException as error:
-            sent_at = None if had_no_effect(error, sending) else moment(response_headers(None, error))
-            state.end_sending(state_before, sent_at)
+            under_way.end(None if had_no_effect(error, sending) else moment(response_headers(None, error)))
             raise
+        under_way.begin()  # a stand-in for aiohttp's session wrote nothing
         record = job if job.status and job.id == self.id else None
-        state.end_sending(state_before, moment(response_headers(job, None)), record)
+        under_way.end(moment(response_headers(job, None)), record)
         state.raw = job.raw
         return str(self.ref)
 

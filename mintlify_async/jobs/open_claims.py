@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from attrs import frozen
+
 from ..checks import check_dedupe_key
 from ..errors import ConfigurationError, printable
-from ..storage.store import Store, change
+from ..model.job_ref import JobRef, is_reference
+from ..storage.store import Record, Store, change
 from . import claims
 from .claims import Claim, claim_keys
+
+AT_ONCE: Final = 500
+"""How many records one step reads. Ten thousand at once could take longer than a store's time limit."""
+
+
+@frozen(kw_only=True)
+class RecordedJob:
+    """A dedupe key whose request was sent, and its job.
+
+    Args:
+        key: The ``dedupe_key``.
+        operation: ``create_job`` or ``send_message``.
+        job_id: The job that was created, or that got the follow-up.
+        since: When it was recorded, by the store's time, in seconds since 1970.
+    """
+
+    key: str
+    operation: str
+    job_id: str
+    since: float
 
 
 class Ledger:
@@ -38,6 +63,21 @@ class Ledger:
         records = (await self._store.read(names)).records
         open_ones = [claims.read_claim(name.removeprefix(claims.OPEN), one) for name, one in records.items()]
         return sorted(open_ones, key=lambda claim: claim.since)
+
+    async def jobs(self) -> list[RecordedJob]:
+        """Return the recorded jobs, the oldest first. A store with ``keep=`` deletes them after that time.
+
+        The service has no list of jobs. This is the list of those that were created or got a follow-up with
+        a ``dedupe_key``.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+        names, jobs = await self._store.keys(claims.DONE), list[RecordedJob]()
+        for start in range(0, len(names), AT_ONCE):
+            records = (await self._store.read(names[start : start + AT_ONCE])).records
+            jobs += [_recorded_job(name.removeprefix(claims.DONE), one) for name, one in records.items()]
+        return sorted(jobs, key=lambda job: job.since)
 
     async def find(self, key: str) -> Claim | None:
         """Return the claim on *key*, or None.
@@ -77,3 +117,10 @@ class Ledger:
         await change(
             self._store, claim_keys(check_dedupe_key(key)), lambda records: claims.forget(records, key)
         )
+
+
+def _recorded_job(key: str, record: Record) -> RecordedJob:
+    claim = claims.read_claim(key, record)
+    result = claim.result or ""
+    job_id = JobRef.parse(result).id if is_reference(result) else result  # of a follow-up
+    return RecordedJob(key=key, operation=claim.operation, job_id=job_id, since=claim.since)

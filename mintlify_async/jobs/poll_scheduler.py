@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from attrs import define
 
-from ..errors import APIConnectionError, APIStatusError, RateLimitError, StateError
+from ..errors import APIConnectionError, APIStatusError, APITimeoutError, RateLimitError, StateError
 from ..http.core import Core
 from ..http.retry_after import retry_after_seconds
 from ..model.job_ref import Stamp
@@ -130,7 +130,7 @@ class PollScheduler:
             first: Whether the wait had no look yet. It then gets one even after its deadline.
 
         Returns:
-            The look; or None, when none has ended in time.
+            The look; a failed one, when it has not ended in time; or None, when none has started.
 
         Raises:
             StateError: The session is closed, or was closed meanwhile.
@@ -149,10 +149,10 @@ class PollScheduler:
             self._wake_at(due)
             look = await poll.result(deadline)
             if look is None and first and poll.task is None:
-                return await self._late_look(poll)
-            if look is None and (poll.task is not None or self._paused_until(state.key) <= deadline):
+                look = await self._late_look(poll)
+            elif look is None and (poll.task is not None or self._paused_until(state.key) <= deadline):
                 look = await poll.result(deadline + LAST_LOOK)
-            return look
+            return _unanswered() if look is None and poll.task is not None else look
         finally:
             await self._leave(poll)
 
@@ -274,6 +274,19 @@ class PollScheduler:
 def scheduler_of(core: Core) -> PollScheduler:
     """Return the running loop's scheduler of the session."""
     return core.shared.loops.get().part(PollScheduler, lambda: PollScheduler(core.shared.poll))
+
+
+def _unanswered() -> Look:
+    """Return the look of a wait that leaves a poll under way at its end."""
+    loop = asyncio.get_running_loop()
+    now = Moment(Stamp(dates.now()), loop, loop.time())
+    error = APITimeoutError(
+        "get_job: the service has not answered by the end of the wait",
+        phase="request",
+        seconds=LAST_LOOK,
+        operation="get_job",
+    )
+    return Look(now, now.time, error=error)
 
 
 def _closed() -> StateError:

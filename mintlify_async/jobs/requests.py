@@ -7,6 +7,8 @@ import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
+from attrs import evolve
+
 from ..checks import check_dedupe_key
 from ..errors import ConfigurationError, UnexpectedResponseError, printable
 from ..http.attempts import send_job
@@ -21,7 +23,8 @@ from ..protocol.calls import Call, get_job_call
 from ..runtime import dates
 from ..runtime.tasks import running_loop
 from ..settings.options import Observation
-from .claims import LEASE_MARGIN, LONGEST_LEASE, Claim, request_parts
+from .claims import Claim, request_parts, utc
+from .key_watch import KeyWatch
 from .send_once import OnceSender
 from .stale_guard import JobState, JobStates, Look, Moment, next_order, response_headers
 
@@ -61,11 +64,16 @@ def observed(
 
 async def create(core: Core, call: Call, dedupe_key: str | None) -> JobState:
     """Create a job with one POST; with *dedupe_key*, only when it has none yet. Return its state."""
+    until = call.until(asyncio.get_running_loop().time())
     if dedupe_key is None:
-        job = await post(core, call)
+        job = await post(core, call, Sending(until))
     else:
-        sender = once(core, dedupe_key, call)
-        result = await sender.send(lambda sending: post(core, call, sending=sending), lambda job: job.id)
+        sender = once(core, dedupe_key, call, until)
+        with observed(core, call.operation.name, call.project_id or "", None) as observation:
+            inner = evolve(core, observation=observation)  # a lost race is no failed operation
+            result = await sender.send(lambda sending: post(inner, call, sending), lambda job: job.id)
+            if observation is not None and isinstance(result, str):
+                note(observation, conversation_id=result)
         job = Job(id=result, status="") if isinstance(result, str) else result  # another caller's has its id
     return created(core, call.project_id or "", job)
 
@@ -81,8 +89,8 @@ def created(core: Core, project_id: str, job: Job) -> JobState:
     return state
 
 
-def once(core: Core, dedupe_key: str, call: Call) -> OnceSender:
-    """Return what sends *call* at most once, on the running loop.
+def once(core: Core, dedupe_key: str, call: Call, until: float) -> OnceSender:
+    """Return what sends *call* at most once, on the running loop, until its time is over.
 
     Raises:
         ConfigurationError: The session has no ledger, or *dedupe_key* cannot be a key.
@@ -98,15 +106,15 @@ def once(core: Core, dedupe_key: str, call: Call) -> OnceSender:
         operation=call.operation.name,
         parts=request_parts(core.shared.transport.base_url, call),
         token="",
-        lease=min(call.seconds + LEASE_MARGIN, LONGEST_LEASE),
+        lease=0.0,
     )
     resources = core.shared.loops.get()
-    return OnceSender(claim, ledger, resources.recordings, resources.transport.unless_closed)
+    watch = resources.part(KeyWatch, KeyWatch)
+    return OnceSender(claim, ledger, watch, resources.recordings, resources.transport.unless_closed, until)
 
 
-async def post(core: Core, call: Call, *, sending: Sending | None = None) -> Job:
+async def post(core: Core, call: Call, sending: Sending) -> Job:
     """Send *call*, a POST, at most once, and return the job in its answer, which may have no status."""
-    sending = sending or Sending()
     try:
         with observed(core, call.operation.name, call.project_id or "", call.job_id) as observation:
             if observation is not None:
@@ -123,6 +131,11 @@ async def post(core: Core, call: Call, *, sending: Sending | None = None) -> Job
                 call.operation,
                 printable(sending.job_id),
                 type(error).__name__,
+            )
+        elif isinstance(error, asyncio.CancelledError) and sending.sent_at is not None:
+            key = "" if sending.dedupe_key is None else f" with dedupe_key {sending.dedupe_key!r}"
+            error.add_note(
+                f"{call.operation}{key} was sent at {utc(sending.sent_at)}; it may have been accepted"
             )
         raise
 
@@ -156,6 +169,7 @@ async def look_at(core: Core, state: JobState, call: Call, *, retry: bool = Fals
     look = Look(start, loop.time(), job if error is None else None, error)
     if error is None:
         state.see(look)
+        states_of(core).note_look(state)
     return look
 
 

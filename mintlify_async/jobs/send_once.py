@@ -1,34 +1,50 @@
 """Sends an agent POST at most once per ``dedupe_key``. It creates a job or a follow-up.
 
 ``claims`` has the rules. Here they are applied to a store, and the call that sends follows its request to the
-end: the key becomes free when nothing was sent, and the result of a paid request is recorded although the
-caller leaves.
+end: the key is free again when nothing was started, and the result of a paid request, or that there will be
+none, is recorded although the caller leaves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
-from typing import Final, Literal, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from attrs import evolve, frozen
+from attrs import define, evolve, frozen
 
-from ..errors import APIStatusError, printable
-from ..http.first_byte import Sending
-from ..runtime.recordings import FIRST_PAUSE, LONGEST_PAUSE, RECORD_PATIENCE, Recordings
-from ..storage.store import Snapshot, Store, change, new_version
+from ..errors import APIStatusError, QuotaExceededError, StateError, printable
+from ..http.first_byte import CLEAN_UP_SECONDS, Sending
+from ..runtime.recordings import RECORD_PATIENCE, Recordings
+from ..runtime.tasks import running_loop
+from ..storage.store import Rule, Snapshot, Store, change, new_version
 from . import claims
-from .claims import Claim, ClaimLostError, check_same, claim_keys, outcome_unknown
+from .claims import Claim, KeyHeldError, check_same, claim_keys, outcome_unknown, utc
+from .key_watch import KeyWatch
 
 log = logging.getLogger("mintlify_async")
 
-RELEASE_PATIENCE: Final = 0.25
-"""How long a caller waits for the release of its claim, in seconds."""
+LOOK_AGAIN_SECONDS: Final = 0.25
+"""How long a call that the quota refuses gives another call with its key to begin to send, in seconds."""
+
+WARN_SECONDS: Final = 10.0
+"""After how long a wait for another call is logged as a warning, in seconds."""
+
+LONGEST_SLEEP: Final = 86_400.0
 
 T = TypeVar("T")
-UnlessClosed = Callable[[Awaitable[None]], Awaitable[None]]
+
+
+class UnlessClosed(Protocol):
+    """Ends a wait when the session is closed."""
+
+    async def __call__(self, step: Awaitable[T]) -> T:
+        """Wait for *step*."""
+        ...
 
 
 def had_no_effect(error: BaseException, sending: Sending) -> bool:
@@ -41,16 +57,20 @@ class OnceSender:
     """Sends a POST at most once per key, with one event loop's resources.
 
     Args:
-        claim: The claim on the key, without a token. Its lease must cover the request.
+        claim: The claim on the key, without a token and a limit.
         store: Where the claims are.
+        watch: Tells a call that waits that its key has changed.
         recordings: Finishes the pending ledger writes.
-        unless_closed: Ends a pause when the session is closed.
+        unless_closed: Ends a wait when the session is closed.
+        until: When the call must have ended, by the loop's time. Infinity if it has no limit.
     """
 
     claim: Claim
     store: Store
+    watch: KeyWatch
     recordings: Recordings
     unless_closed: UnlessClosed
+    until: float = math.inf
 
     async def send(self, post: Callable[[Sending], Awaitable[T]], result_of: Callable[[T], str]) -> T | str:
         """If the key has no claim yet, send its request. Never send it twice.
@@ -64,102 +84,251 @@ class OnceSender:
 
         Raises:
             ConfigurationError: The key belongs to another request.
-            OutcomeUnknownError: Another call may have sent the request, and its outcome is not known.
-            MintlifyError: The error of *post* or of the store. The key is free again when nothing was
-                started.
+            OutcomeUnknownError: Another call has sent the request, and its outcome is not known.
+            StateError: Another call is sending the request, and the time of this one is over; or the store
+                cannot be used. This call has sent nothing.
+            MintlifyError: The error of *post*. The key is free again when nothing was started.
         """
-        loop = asyncio.get_running_loop()
-        last_state, end, pause = ("", ""), 0.0, FIRST_PAUSE
         with self.recordings.following():
-            while True:
-                claim = evolve(self.claim, token=new_version())
-                holder, seconds_left = await self._begin(claim)
-                if holder.token == claim.token:
+            leave = await self._enter()
+            try:
+                while True:
+                    found = await self._when_free()
+                    if isinstance(found, str):
+                        return found
                     try:
-                        return await self._send(claim, post, result_of)
-                    except ClaimLostError:
+                        return await self._send(found, post, result_of)
+                    except KeyHeldError:
                         continue
-                check_same(holder, claim)
-                if holder.result is not None:
-                    return holder.result
-                if (holder.token, holder.state) != last_state:
-                    last_state, end = (holder.token, holder.state), loop.time() + seconds_left
-                    log.warning(
-                        "waiting up to %.0f s for another call's %s with dedupe_key %r, which is %s",
-                        seconds_left, holder.operation, printable(claim.key, 80), holder.state,
-                    )  # fmt: skip
-                if loop.time() >= end and holder.state == "sending":
-                    raise outcome_unknown(holder)
-                # The store's time says when a lease ends. Its clock may have been set since then.
-                await self.unless_closed(asyncio.sleep(min(pause, max(end - loop.time(), FIRST_PAUSE))))
-                pause = min(LONGEST_PAUSE, pause * 2)
+            finally:
+                leave()
 
     async def is_known(self) -> bool:
         """Return whether the key has a claim already. If the claim is for another request, raise an error."""
-        holder = claims.find(await self.store.read(claim_keys(self.claim.key)), self.claim.key)
+        return self._holder(await self.look()) is not None
+
+    async def look(self) -> Snapshot:
+        """Return the records of the key. The call's limit leaves this at least 0.25 s."""
+        loop = asyncio.get_running_loop()
+        limit = asyncio.timeout_at(
+            None if self.until == math.inf else max(self.until, loop.time() + CLEAN_UP_SECONDS)
+        )
+        try:
+            async with limit:
+                return await self.unless_closed(self.store.read(claim_keys(self.claim.key)))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        raise StateError("the ledger did not answer in the time of the call; nothing was sent")
+
+    def _holder(self, snapshot: Snapshot) -> Claim | None:
+        holder = claims.find(snapshot, self.claim.key)
         if holder is not None:
             check_same(holder, self.claim)
-        return holder is not None
+            holder = holder.at(snapshot.now)
+        return holder
 
-    async def _begin(self, claim: Claim) -> tuple[Claim, float]:
-        """Claim the key. Return the valid claim, and for how many seconds to wait for its result.
-
-        If this fails, nothing was sent.
-        """
+    async def _enter(self) -> Callable[[], None]:
+        """Wait for the calls of this loop with the same key. Return what lets the next one begin."""
         try:
-            return await self._change(partial(claims.begin, ours=claim))
-        except BaseException:
-            await self._release(claim)
-            raise
+            return await self.unless_closed(self.watch.enter(self.store, self.claim, self.until))
+        except TimeoutError:
+            key = printable(self.claim.key, 80)
+            text = f"another call of this session has dedupe_key {key!r} and has not ended"
+        raise StateError(f"{text}; this one has sent nothing in its time")
+
+    async def _when_free(self) -> Snapshot | str:
+        """Wait while another call is sending. Return what was read when the key is free, or its result."""
+        time = asyncio.get_running_loop().time
+        began, holder, logged = time(), None, 0
+        while True:
+            try:
+                snapshot = await self.look()
+            except StateError:
+                if holder is None or time() >= self.until:
+                    raise
+                await self.unless_closed(asyncio.sleep(LOOK_AGAIN_SECONDS))
+                continue
+            holder = self._holder(snapshot)
+            if holder is None:
+                return snapshot
+            if holder.result is not None:
+                return holder.result
+            if holder.state == "unknown":
+                raise outcome_unknown(holder)
+            waited, left = time() - began, self.until - time()
+            if left <= 0:
+                raise _held(holder)
+            if logged < 1 + (waited >= WARN_SECONDS):
+                logged += 1
+                _log_wait(holder, min(left, holder.unknown_from - snapshot.now), is_long=logged > 1)
+            await self._sleep(min(left, WARN_SECONDS - waited if logged < 2 else LONGEST_SLEEP))
+
+    async def _sleep(self, seconds: float) -> None:
+        """Wait for *seconds*, or until no other call is sending."""
+
+        def is_over(snapshot: Snapshot) -> bool:
+            holder = claims.find(snapshot, self.claim.key)
+            return holder is None or holder.at(snapshot.now).state != "sending"
+
+        sleep = self.watch.unless(self.store, self.claim.key, is_over, asyncio.sleep(seconds))
+        with suppress(KeyHeldError):
+            await self.unless_closed(sleep)
 
     async def _send(
-        self, claim: Claim, post: Callable[[Sending], Awaitable[T]], result_of: Callable[[T], str]
+        self, snapshot: Snapshot, post: Callable[[Sending], Awaitable[T]], result_of: Callable[[T], str]
     ) -> T:
-        """Send the request and record its result. An uncertain outcome leaves the claim *sending*."""
-        sending = Sending(
-            before_first_byte=lambda: self._set_state(claim, "sending"),
-            on_retry=lambda: self._set_state(claim, "claimed"),
-        )
+        """Send the request and record its result, or that there will be none."""
+        sending = _KeyedSending(self, snapshot)
         try:
             answer = await post(sending)
         except BaseException as error:
-            if had_no_effect(error, sending):
-                await self._release(claim)
+            if running_loop() is not None:  # else Python closes the coroutine, and nothing can be awaited
+                await sending.failed(error)
             raise
-        result = result_of(answer)
+        await sending.answered(result_of(answer))
+        return answer
+
+
+def _held(holder: Claim) -> StateError:
+    key, since, unknown_from = printable(holder.key, 80), utc(holder.since), utc(holder.unknown_from)
+    return StateError(
+        f"another call has been sending {holder.operation} with dedupe_key {key!r} since {since}; from "
+        f"{unknown_from} its outcome counts as unknown; this call has sent nothing in its time"
+    )
+
+
+def _log_wait(holder: Claim, seconds: float, *, is_long: bool) -> None:
+    log.log(
+        logging.WARNING if is_long else logging.INFO,
+        "waiting up to %.0f s for another call's %s with dedupe_key %r, which is being sent",
+        seconds, holder.operation, printable(holder.key, 80),
+    )  # fmt: skip
+
+
+@define(eq=False)
+class _Attempt:
+    """One attempt to send, with its claim.
+
+    Attributes:
+        claim: Its claim. The token is the attempt's alone: a release that comes late must not free the next.
+        steps: How many steps that write the claim have begun and not returned. The store may still do them.
+    """
+
+    claim: Claim
+    steps: int = 0
+
+
+class _KeyedSending(Sending):
+    """A request with a ``dedupe_key``: it claims the key just before its first byte.
+
+    Args:
+        sender: The call's.
+        snapshot: What was read when the key was free.
+    """
+
+    __slots__ = ("_attempt_now", "_sender", "_snapshot")
+    must_wait = True
+
+    def __init__(self, sender: OnceSender, snapshot: Snapshot) -> None:
+        super().__init__(sender.until)
+        self.dedupe_key = sender.claim.key
+        self._sender = sender
+        self._snapshot: Snapshot | None = snapshot
+        self._attempt_now = self._new_attempt()
+
+    def _new_attempt(self) -> _Attempt:
+        return _Attempt(evolve(self._sender.claim, token=new_version()))
+
+    async def ready(self, step: Awaitable[T]) -> T:
+        """Wait for *step*, unless the key gets a claim. A call that the quota refuses looks once more."""
+        sender, key = self._sender, self._sender.claim.key
+        try:
+            return await sender.watch.unless(
+                sender.store, key, lambda snapshot: claims.find(snapshot, key) is not None, step
+            )
+        except QuotaExceededError:
+            await asyncio.sleep(self.patience(LOOK_AGAIN_SECONDS))
+            is_known = False
+            with suppress(StateError):  # the quota's refusal says more
+                is_known = await sender.is_known()
+            if not is_known:
+                raise
+        raise KeyHeldError("another call has used the dedupe_key; nothing was sent")
+
+    async def before_first_byte(self) -> None:
+        """Claim the key."""
+        attempt, sender = self._attempt_now, self._sender
+        seconds = self.ends_at - asyncio.get_running_loop().time() + claims.LIMIT_MARGIN
+        attempt.claim = evolve(attempt.claim, lease=min(seconds, claims.LONGEST_LIMIT))
+        rule = partial(claims.begin, ours=attempt.claim)
+        attempt.steps += 1
+        is_ours = await change(sender.store, claim_keys(sender.claim.key), rule, snapshot=self._snapshot)
+        attempt.steps -= 1
+        if not is_ours:
+            raise KeyHeldError("another call was first to use the dedupe_key; nothing was sent")
+
+    async def again(self, seconds: float) -> str | None:
+        """Free the key, for the newest attempt had no effect. Another one follows in *seconds*."""
+        asked, attempt = self.asked, self._attempt_now
+        await super().again(seconds)
+        if not asked:
+            return None
+        self._attempt_now, self._snapshot = self._new_attempt(), None
+        error = await self._release(attempt, max(CLEAN_UP_SECONDS, seconds))
+        return None if error is None else f"its dedupe_key is not free again: {error}"
+
+    async def failed(self, error: BaseException) -> None:
+        """End the claim after *error*: it becomes free if nothing was started, and unknown otherwise."""
+        attempt = self._attempt_now
+        if had_no_effect(error, self):
+            if self.asked and not isinstance(error, KeyHeldError):
+                await self._release(attempt, CLEAN_UP_SECONDS)
+        elif self.job_id is not None:  # an observer's error came after the answer was read
+            await self.answered(self.job_id)
+        else:
+            reason = getattr(error, "reason", "cancelled")
+            status: int | None = getattr(error, "status", None)
+            rule = partial(
+                claims.give_up, ours=attempt.claim, reason=reason, status=status, unclaimed=not self.asked
+            )
+            await self._end(rule, "its outcome is unknown, which", CLEAN_UP_SECONDS)
+
+    async def answered(self, result: str) -> None:
+        """Record *result*."""
+        claim, store = self._attempt_now.claim, self._sender.store
         what = f"{claim.operation} with dedupe_key {printable(claim.key, 80)!r}: {printable(result, 80)}"
+        rule = partial(claims.record, key=claim.key, result=result, ours=claim, unclaimed=not self.asked)
         is_recorded = False
 
         async def record() -> None:
             nonlocal is_recorded
-            rule = partial(claims.record, key=claim.key, result=result, token=claim.token)
-            recorded = await self._change(rule, keep=self.store.keep)
+            recorded = await change(store, claim_keys(claim.key), rule, keep=store.keep)
             is_recorded = True
             if not recorded:
                 log.warning("%s was not recorded: its key was changed by hand", what)
 
+        failure = f"{what} was not recorded; resolve its key"
         try:
-            await self.recordings.insist(record, f"{what} was not recorded; resolve its key", RECORD_PATIENCE)
+            await self._sender.recordings.insist(record, failure, self.patience(RECORD_PATIENCE))
         finally:
             if not is_recorded:
                 log.warning("%s is not recorded yet", what)
-        return answer
 
-    async def _set_state(self, claim: Claim, state: Literal["claimed", "sending"]) -> None:
-        if not await self._change(partial(claims.set_state, ours=claim, state=state)):
-            raise ClaimLostError("another call has taken over the dedupe_key; nothing was sent")
+    async def _release(self, attempt: _Attempt, seconds: float) -> Exception | None:
+        rule = partial(claims.release, ours=attempt.claim, may_come=attempt.steps > 0)
+        keep = claims.FREE_SECONDS if attempt.steps else None
+        return await self._end(rule, "nothing was started, which", seconds, keep=keep)
 
-    async def _release(self, claim: Claim) -> None:
-        await self.recordings.insist(
-            lambda: self._change(partial(claims.release, ours=claim)),
-            f"dedupe_key {printable(claim.key, 80)!r} was not released; nothing was started, so forget it",
-            RELEASE_PATIENCE,
+    async def _end(
+        self, rule: Rule[None], what: str, seconds: float, *, keep: float | None = None
+    ) -> Exception | None:
+        """End the claim without a result. Return an error if it is not done after *seconds*; it goes on."""
+        sender = self._sender
+        key = printable(sender.claim.key, 80)
+        return await sender.recordings.insist(
+            lambda: change(sender.store, claim_keys(sender.claim.key), rule, keep=keep),
+            f"{sender.claim.operation} with dedupe_key {key!r}: {what} was not recorded; remove the key with "
+            f"`mintlify-async ledger forget` or Ledger(store).forget({key!r})",
+            self.patience(seconds),
         )
-
-    async def _change(
-        self,
-        rule: Callable[[Snapshot], tuple[claims.Changes, T]],
-        *,
-        keep: float | None = None,
-    ) -> T:
-        return await change(self.store, claim_keys(self.claim.key), rule, keep=keep)

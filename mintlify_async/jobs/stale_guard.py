@@ -40,8 +40,8 @@ ROUNDING: Final = 1e-6
 """A timer may be early by the clock's resolution, in seconds."""
 
 REMEMBERED: Final = 1000
-"""How many jobs with a follow-up a session remembers without a handle: those of ten projects in
-``EARLIER_TURN_SECONDS``."""
+"""How many jobs with a follow-up, and how many that have ended, a session remembers without a handle: those
+of ten projects in ``EARLIER_TURN_SECONDS``."""
 
 
 JobKey = tuple[str, str]
@@ -226,6 +226,7 @@ class JobState:
         raw: The last response about it, or None.
         look: The last successful poll, or None.
         follow_up: The newest follow-up, or None.
+        failing: Since when the polls of waits fail, or None.
     """
 
     def __init__(self, ref: JobRef, window: float) -> None:
@@ -237,6 +238,7 @@ class JobState:
         self.look: Look | None = None
         self.follow_up: FollowUp | None = None
         self.created: Moment | None = None
+        self.failing: Stamp | None = None
         self._was_final = False
         self._sending = 0
         self._left: float | None = 0.0  # from the last look until a final status is accepted; None: no look
@@ -250,6 +252,8 @@ class JobState:
         with self._lock:
             if self.created is None and ref.created is not None:
                 self.created = Moment(ref.created)
+            if self.failing is None and self.look is None:
+                self.failing = ref.failing
             if ref.sent is None:
                 self._was_final = self._was_final or (ref.was_final and self.follow_up is None)
             elif self.follow_up is None or _is_newer(ref.sent, self.follow_up.sent.stamp):
@@ -297,7 +301,7 @@ class JobState:
         """Names the job, with the data of its newest follow-up that another process needs."""
         created = None if self.created is None else self.created.stamp
         if self.follow_up is None or self.done:
-            return JobRef(*self.key, created=created, was_final=self.was_final)
+            return JobRef(*self.key, created=created, was_final=self.was_final, failing=self.failing)
         ending = self.follow_up.ending
         return JobRef(
             *self.key,
@@ -305,6 +309,7 @@ class JobState:
             sent=self.follow_up.sent.stamp,
             was_final=self.follow_up.was_final,
             end=None if ending is None else End(ending[0], ending[1].stamp),
+            failing=self.failing,
         )
 
     def see(self, look: Look) -> None:
@@ -312,7 +317,7 @@ class JobState:
         with self._lock:
             if self.look is not None and look.began.order < self.look.began.order:
                 return
-            self.job, self.look = look.job, look
+            self.job, self.look, self.failing = look.job, look, None
             self.raw = None if look.job is None else look.job.raw
             if self.follow_up is not None:
                 age = partial(self._age, look)
@@ -320,6 +325,26 @@ class JobState:
                 self._left = self.follow_up.seconds_left(look, age, self.window)
                 since, seconds = self.follow_up.window_start(look, age, self.window)
                 self._certain_at = certain_at(since, look, seconds, self.window)
+
+    def fail(self, look: Look) -> None:
+        """Record a failed poll of a wait, which started an outage or continues one."""
+        with self._lock:
+            if self.look is not None and look.began.order < self.look.began.order:
+                return
+            began = look.began.stamp.at
+            # An earlier process whose clock was ahead may have dated the start of the outage after now.
+            if self.failing is None or self.failing.at > began:
+                self.failing = Stamp(round(began, 3))
+
+    def failing_for(self, now: float) -> float:
+        """Return for how many seconds polls have failed, or 0.
+
+        The machines' clocks count here, because an outage need not be measured exactly.
+
+        Args:
+            now: The date, by this machine's clock, in seconds since 1970.
+        """
+        return 0.0 if self.failing is None else max(0.0, now - self.failing.at)
 
     def _age(self, look: Look, since: Moment) -> float:
         """Return the age of *since* at the start of *look*; each loop has a beginning of its own."""
@@ -361,6 +386,31 @@ class JobState:
                 self.job = job or self.job
 
 
+class UnderWay:
+    """A follow-up that is being sent, from its first byte on. In the line of a quota it is not.
+
+    Args:
+        state: The job's.
+        window: For how long after the follow-up a final status may be an old one, in seconds.
+    """
+
+    def __init__(self, state: JobState, window: float) -> None:
+        self._state = state
+        self._window = window
+        self._before: StateBefore | None = None
+
+    def begin(self) -> None:
+        """Accept nothing from now on. Safe to repeat."""
+        if self._before is None:
+            self._before = self._state.begin_sending(self._window)
+
+    def end(self, sent_at: Moment | None = None, job: Job | None = None) -> None:
+        """Note how it has ended, if it has begun; the arguments as for :meth:`JobState.end_sending`."""
+        if self._before is not None:
+            before, self._before = self._before, None
+            self._state.end_sending(before, sent_at, job)
+
+
 def _is_newer(stamp: Stamp, other_stamp: Stamp) -> bool:
     if stamp.date is not None and other_stamp.date is not None and stamp.date != other_stamp.date:
         return stamp.date > other_stamp.date
@@ -368,24 +418,42 @@ def _is_newer(stamp: Stamp, other_stamp: Stamp) -> bool:
 
 
 class JobStates:
-    """The states of a session's jobs. It keeps jobs with a handle, and jobs with the latest follow-ups."""
+    """The states of a session's jobs. It keeps jobs with a handle, and jobs with the latest follow-ups.
+
+    Of other jobs, it only keeps whether the last look showed their end.
+    """
 
     def __init__(self) -> None:
         """Start empty."""
         self._states: WeakValueDictionary[JobKey, JobState] = WeakValueDictionary()
         self._followed: deque[JobState] = deque(maxlen=REMEMBERED)
+        self._final: dict[JobKey, None] = {}  # the newest last
         self._lock = threading.Lock()  # a session may serve several threads
 
     def of(self, ref: JobRef, window: float) -> JobState:
         """Return the state of the job that *ref* names, with the additional data of *ref*."""
+        key = ref.project_id, ref.id
         with self._lock:
-            state = self._states.get((ref.project_id, ref.id))
+            state = self._states.get(key)
             if state is None:
-                state = self._states[ref.project_id, ref.id] = JobState(ref, window)
+                if ref.sent is None and key in self._final:
+                    ref = evolve(ref, was_final=True)
+                state = self._states[key] = JobState(ref, window)
             else:
                 state.join(ref)
             return state
 
     def remember(self, state: JobState) -> None:
         """Keep *state*, whose job gets a follow-up, although its handles may go."""
-        self._followed.append(state)
+        with self._lock:
+            self._final.pop(state.key, None)
+            self._followed.append(state)
+
+    def note_look(self, state: JobState) -> None:
+        """Keep whether the last look at *state* showed its end."""
+        with self._lock:
+            self._final.pop(state.key, None)
+            if state.done:
+                self._final[state.key] = None
+                if len(self._final) > REMEMBERED:
+                    del self._final[next(iter(self._final))]

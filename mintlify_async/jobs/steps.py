@@ -24,7 +24,7 @@ class Steps(AsyncOnly, Generic[T]):
         """Return the next item.
 
         Raises:
-            JobTimeoutError: The timeout has passed. The jobs continue at the service.
+            JobTimeoutError: The timeout has passed.
             StateError: Another task is in a step, or the session is closed.
         """
         if self._ended:

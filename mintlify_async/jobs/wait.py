@@ -33,6 +33,7 @@ from ..errors import (
 )
 from ..http.core import Core
 from ..model.job_record import Job
+from ..runtime import dates
 from ..settings.poll_policy import NOT_FOUND_SECONDS, SHORTEST
 from ..settings.retry_policy import TRY_AGAIN_STATUSES
 from .poll_scheduler import scheduler_of
@@ -71,7 +72,9 @@ class JobWait:
         self._deadline = math.inf if timeout is None else self._began + timeout
         self._order = next_order()  # looks that started after this wait have higher ones
         self._polls = 0
+        self._succeeded_at: float | None = None
         self._failing_since: float | None = None
+        self._error: Exception | None = None
         self._last: Job | None = None
 
     async def change(self) -> Job:
@@ -98,7 +101,7 @@ class JobWait:
             if look.error is not None:
                 self._tolerate(look, look.error)
             else:
-                self._failing_since = None
+                self._succeeded_at, self._failing_since, self._error = look.ended, None, None
             # A final record that is not accepted may be the result of the turn before. If this look hung, the
             # accepted one may be another look's.
             result = state.result(self._order)
@@ -108,8 +111,28 @@ class JobWait:
                 return job
         if (result := state.result(self._order)) is not None:  # while this wait's own look hung
             return result
-        now = self._time()
-        raise JobTimeoutError(state.ref, state.job, now - self._began, state.certain_in(now))
+        raise self._timed_out()
+
+    def _timed_out(self) -> Exception:
+        """Return the error of a wait whose deadline has passed.
+
+        It is the error of the last poll if polls have failed for too long, in this wait and the ones before
+        it. So short waits, one after the other, tolerate an outage no longer than a single wait.
+        """
+        now, state, last_error = self._time(), self._state, self._error
+        failing_for = None
+        if last_error is not None or self._succeeded_at is None:
+            seconds = state.failing_for(dates.now())
+            if last_error is not None and seconds >= self._policy.outage:
+                return last_error
+            failing_for = max(
+                seconds, now - (self._began if self._succeeded_at is None else self._succeeded_at)
+            )
+        error = JobTimeoutError(
+            state.ref, state.job, now - self._began, state.certain_in(now), last_error, failing_for
+        )
+        error.__cause__ = last_error
+        return error
 
     def _due(self) -> float:
         """Return when the next look is due. The first is due immediately. Later pauses grow."""
@@ -123,6 +146,8 @@ class JobWait:
 
     def _tolerate(self, look: Look, error: Exception) -> None:
         """If the wait does not tolerate the error of a failed poll, raise it."""
+        # Several waits may raise the error of one poll. Each needs its own traceback.
+        self._error = error = copy.copy(error) if isinstance(error, MintlifyError) else error
         if isinstance(error, NotFoundError):
             age = self._state.age(look)
             outage = self._state.look is not None
@@ -135,5 +160,5 @@ class JobWait:
         if self._failing_since is None:
             self._failing_since = look.ended
         if not outage or look.ended - self._failing_since >= self._policy.outage:
-            # Several waits may raise the error of one poll. Each needs its own traceback.
-            raise copy.copy(error) if isinstance(error, MintlifyError) else error
+            raise error
+        self._state.fail(look)

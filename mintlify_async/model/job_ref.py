@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import zlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -17,8 +19,11 @@ from .json_text import as_object
 SCHEME: Final = "mintlify-job"
 """The beginning of a reference's text."""
 
-VERSION: Final = 2
-"""The version of the text that is written and read."""
+VERSION: Final = "3"
+"""The version of the text that is written. Version 2, of package version 0.3, is read, too."""
+
+Detail = tuple[str, str, str]
+"""A time by the machine's clock, by the service's clock or empty, and a status or empty."""
 
 
 def _seconds(value: Any) -> float:
@@ -77,6 +82,7 @@ class JobRef:
         was_final: Whether the job was seen with a final status: before that follow-up was sent, or, without
             one, when this reference was made.
         end: The final status that polls have shown since the follow-up, or None.
+        failing: Since when no poll of a wait has succeeded, or None.
 
     Raises:
         ConfigurationError: *project_id* is not an identifier, or *id* is not a text that a path can name.
@@ -88,6 +94,7 @@ class JobRef:
     sent: Stamp | None = field(default=None, kw_only=True)
     was_final: bool = field(default=False, kw_only=True, eq=False)
     end: End | None = field(default=None, kw_only=True, eq=False)
+    failing: Stamp | None = field(default=None, kw_only=True, eq=False)
 
     @property
     def awaiting_turn(self) -> bool:
@@ -95,15 +102,18 @@ class JobRef:
         return self.sent is not None
 
     def __str__(self) -> str:
-        """Return one word of printable ASCII, such as ``mintlify-job:2:docs:job_1:final:8f3a09bc``."""
+        """Return one word, such as ``mintlify-job:3:docs:job_1:final:8f3a09bc``.
+
+        It has letters, digits, ``.``, ``_``, ``-`` and ``:`` only. So a shell, a URL path, a cookie, a file
+        name and a cell of a table keep it as it is.
+        """
         details = ["final"] if self.was_final else []
-        if self.created is not None:
-            details.append(f"created={_times_text(self.created)}")
-        if self.sent is not None:
-            details.append(f"sent={_times_text(self.sent)}")
+        for name, stamp in (("created", self.created), ("sent", self.sent), ("failing", self.failing)):
+            if stamp is not None:
+                details.append(f"{name}_{_times_text(stamp)}".removesuffix("_"))
         if self.end is not None:
-            details.append(f"end={_times_text(self.end.since)}={_quoted(self.end.status)}")
-        text = ":".join([SCHEME, str(VERSION), _quoted(self.project_id), _quoted(self.id), ";".join(details)])
+            details.append(f"end_{_times_text(self.end.since)}_{_escaped(self.end.status)}")
+        text = ":".join([SCHEME, VERSION, _escaped(self.project_id), _escaped(self.id), *details])
         return f"{text}:{_checksum(text)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -119,26 +129,26 @@ class JobRef:
         if not is_reference(text):
             raise _broken(text, f"it does not begin with {SCHEME!r}")
         body, _, checksum = text.strip().rpartition(":")
-        parts = body.split(":")
-        if len(parts) > 1 and parts[1] != str(VERSION):
-            problem = f"it has version {printable(parts[1])!r}; this package reads version {VERSION}"
-            raise _broken(text, problem)
-        if len(parts) != 5 or checksum != _checksum(body):
+        version, *parts = body.split(":")[1:] or [""]
+        if version not in ("", *_READERS):
+            raise _other_version(text, version, parts)
+        if len(parts) < 2 or checksum != _checksum(body):
             raise _broken(text, "it was cut or changed on the way")
-        details: dict[str, str] = {}
-        for detail in parts[4].split(";"):
-            name, _, details[name] = detail.partition("=")
-        if not details.keys() <= {"", "final", "created", "sent", "end"}:
-            raise _broken(text, f"its state {printable(parts[4])!r} is not known to this version")
-        created, sent, end = (details.get(name) for name in ("created", "sent", "end"))
-        times, _, status = (end or "").partition("=")
+        try:
+            project_id, job_id, details = _READERS[version](*parts)
+        except (TypeError, ValueError):
+            raise _broken(text, "it has another form") from None
+        if not details.keys() <= {"final", "created", "sent", "failing", "end"}:
+            raise _broken(text, f"its state {printable(':'.join(parts[2:]))!r} is not known to this version")
+        times = {name: Stamp(at, date or None) for name, (at, date, _) in details.items() if name != "final"}
         return cls(
-            _unquoted(parts[2]),
-            _unquoted(parts[3]),
-            created=_stamp(created) if created else None,
-            sent=_stamp(sent) if sent else None,
+            project_id,
+            job_id,
+            created=times.get("created"),
+            sent=times.get("sent"),
             was_final="final" in details,
-            end=End(_unquoted(status), _stamp(times)) if end else None,
+            end=End(details["end"][2], times["end"]) if "end" in details else None,
+            failing=times.get("failing"),
         )
 
     def to_dict(self) -> dict[str, str]:
@@ -152,7 +162,10 @@ class JobRef:
         Raises:
             ConfigurationError: *stored* is not such an object. As :meth:`parse`.
         """
-        return cls.parse((as_object(stored) or {}).get("ref", ""))
+        fields = as_object(stored) or {}
+        if "ref" not in fields and isinstance(fields.get("project_id"), str):
+            raise _other_version(stored, "1", [fields["project_id"], fields.get("id")])
+        return cls.parse(fields.get("ref", ""))
 
     @classmethod
     def of(cls, target: object, project_id: str | None) -> JobRef:
@@ -170,9 +183,7 @@ class JobRef:
             hint = ": read a stored reference with JobRef.from_dict(…)" if kind == "dict" else ""
             words = f"ref must be a JobRef, its text, a JobHandle, a Job or a job's id; got {kind}{hint}"
             raise ConfigurationError(words, field="ref")
-        check_segment(target, "ref")
-        if target != target.strip():
-            raise ConfigurationError("ref begins or ends with white space; remove it", field="ref")
+        _check_bare_id(target)
         if project_id is None:
             raise ConfigurationError(
                 "this is only a job id; set project_id= on the session, or pass the full reference",
@@ -181,8 +192,31 @@ class JobRef:
         return cls(project_id, target)
 
 
-def _quoted(text: str) -> str:
-    return quote(text, safe="", errors="surrogatepass")
+def _check_bare_id(text: str) -> None:
+    check_segment(text, "ref")
+    if text != text.strip():
+        raise ConfigurationError("ref begins or ends with white space; remove it", field="ref")
+    if not text.startswith("{"):
+        return
+    try:
+        fields = as_object(json.loads(text)) or {}
+    except (ValueError, RecursionError):
+        return  # the service does not document the format of an id
+    if fields.keys() & {"id", "ref"}:
+        raise ConfigurationError(
+            "ref is a JSON object, not a job's id; pass JobRef.from_dict(json.loads(ref)), or the id in it",
+            field="ref",
+        )
+
+
+def _escaped(text: str) -> str:
+    """Return *text* in letters, digits, ``_``, ``-`` and ``.``; a dot begins a byte as two hex digits."""
+    quoted = quote(text, safe="", errors="surrogatepass")
+    return quoted.replace(".", "%2E").replace("~", "%7E").replace("%", ".")
+
+
+def _unescaped(text: str) -> str:
+    return _unquoted(text.replace(".", "%"))
 
 
 def _unquoted(text: str) -> str:
@@ -190,12 +224,30 @@ def _unquoted(text: str) -> str:
 
 
 def _times_text(stamp: Stamp) -> str:
-    return f"{stamp.at!r}" if stamp.date is None else f"{stamp.at!r}/{stamp.date!r}"
+    times = (repr(stamp.at), "" if stamp.date is None else repr(stamp.date))
+    return "_".join(times).replace("+", "")  # 1e+16 is 1e16
 
 
-def _stamp(text: str) -> Stamp:
-    at, _, date = text.partition("/")
-    return Stamp(at, date or None)
+def _read_3(project_id: str, job_id: str, *details: str) -> tuple[str, str, dict[str, Detail]]:
+    parts = [[*detail.split("_", 3), "", "", ""] for detail in details]
+    read = {name: (at, date, _unescaped(status)) for name, at, date, status, *_ in parts}
+    return _unescaped(project_id), _unescaped(job_id), read
+
+
+def _read_2(project_id: str, job_id: str, state: str) -> tuple[str, str, dict[str, Detail]]:
+    read: dict[str, Detail] = {}
+    for detail in state.split(";") if state else ():
+        name, _, value = detail.partition("=")
+        times, _, status = value.partition("=")
+        at, _, date = times.partition("/")
+        read[name] = at, date, _unquoted(status)
+    return _unquoted(project_id), _unquoted(job_id), read
+
+
+_READERS: Final[Mapping[str, Callable[..., tuple[str, str, dict[str, Detail]]]]] = {
+    "2": _read_2,
+    VERSION: _read_3,
+}
 
 
 def is_reference(text: object) -> bool:
@@ -213,3 +265,15 @@ def _broken(reference: Any, problem: str) -> ConfigurationError:
     return ConfigurationError(
         f"this is not a job reference: {problem}: {excerpt}. Take it from handle.ref", field="ref"
     )
+
+
+def _other_version(reference: object, version: str, names: Sequence[object]) -> ConfigurationError:
+    """Return the error for a reference of another package version. *names* start with project and job."""
+    problem = f"it has version {printable(version)!r}; this package reads {' and '.join(_READERS)}"
+    if version == "1" and len(names) > 1:
+        job = ", ".join(printable(repr(_unquoted(str(name))), 80) for name in names[:2])
+        problem = (
+            "it has version '1', of package version 0.2. When no follow-up of the job is open, "
+            f"use JobRef({job})"
+        )
+    return _broken(reference, problem)

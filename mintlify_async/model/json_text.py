@@ -1,4 +1,4 @@
-"""JSON text and JSON values: reads text strictly, bounds nesting, masks thread keys.
+"""JSON text and JSON values: reads text strictly, bounds nesting, masks thread keys, completes characters.
 
 Nothing here knows the classes of the package. An error never repeats the text that was read.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from ..checks import MAX_DEPTH, TOO_DEEP
 
-__all__ = ["as_object"]
+__all__ = ["as_object", "whole_characters"]
 
 MASK: Final = "***"
 """Replaces a thread's key."""
@@ -98,6 +98,21 @@ def json_safe(content: Any) -> Any:
     if isinstance(content, list | tuple):
         return [json_safe(item) for item in cast("list[Any]", content)]
     return content
+
+
+def whole_characters(text: str) -> str:
+    r"""Return *text* with surrogate pairs joined, and U+FFFD for a lone half, which UTF-8 cannot express.
+
+    >>> whole_characters("\ud83d\ude00 \ud83d") == "\U0001f600 \ufffd"
+    True
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 _CONTAINERS: Final = (dict, list)

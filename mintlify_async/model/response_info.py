@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 from attrs import frozen
 
-from .json_text import MASK, decode_json
+from .json_text import MASK, decode_json, whole_characters
 from .wire_value import EMPTY, UNCOMPARED, WireValue
 
 _HIDDEN_HEADERS: Final = frozenset({"x-thread-key", "set-cookie", "authorization", "proxy-authorization"})
@@ -27,7 +27,7 @@ class Headers(Mapping[str, str]):
         for name, text in headers.items():
             lower = name.lower()
             masked = lower == hidden or lower in _HIDDEN_HEADERS
-            self._fields.setdefault(lower, MASK if masked else text)
+            self._fields.setdefault(lower, MASK if masked else whole_characters(text))
 
     def __getitem__(self, name: str) -> str:
         return self._fields[name.lower()]

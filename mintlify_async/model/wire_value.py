@@ -8,6 +8,7 @@ Null in an optional field counts as absent. Where null has a meaning, the field 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
@@ -30,7 +31,7 @@ from typing import (
 import attrs
 
 from ..errors import ConfigurationError
-from .json_text import DecodeProblem, drop_keys, json_safe, mask_keys
+from .json_text import DecodeProblem, drop_keys, json_safe, mask_keys, whole_characters
 
 if TYPE_CHECKING:
     # Imported here, because importing cattrs takes a tenth of the time of importing aiohttp, and a program
@@ -142,6 +143,38 @@ def _attributes(cls: type[Any]) -> tuple[attrs.Attribute[Any], ...]:
 def _compared_names(cls: type) -> tuple[str, ...]:
     names = [field.name for field in _attributes(cls) if not field.metadata.get("uncompared")]
     return tuple(sorted(names, key="extra".__eq__))  # extra last
+
+
+def without_halves(content: _T) -> _T:
+    """Return *content* with U+FFFD in place of each half of a surrogate pair, also in names.
+
+    Args:
+        content: A JSON value, or a value of this package, whose fields may be such values.
+
+    Returns:
+        The same object when there is no half in it.
+    """
+    value: Any = content
+    cleaned: Any = value
+    if isinstance(value, str):
+        cleaned = whole_characters(value)
+    elif isinstance(value, WireValue):
+        fields = {field.name: getattr(value, field.name) for field in _attributes(type(value))}
+        changes = _changes(fields, without_halves(fields))
+        cleaned = attrs.evolve(cast("Any", value), **changes) if changes else value
+    elif isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        whole = {whole_characters(name): without_halves(item) for name, item in fields.items()}
+        cleaned = whole if whole.keys() != fields.keys() or _changes(fields, whole) else value
+    elif isinstance(value, list | tuple):
+        items = cast("Sequence[Any]", value)
+        parts = [without_halves(item) for item in items]
+        cleaned = type(value)(parts) if any(map(operator.is_not, parts, items)) else value
+    return cast("_T", cleaned)
+
+
+def _changes(fields: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: item for name, item in whole.items() if item is not fields[name]}
 
 
 def read_value(

@@ -25,12 +25,12 @@ from ..checks import (
     check_segment,
 )
 from ..errors import printable
-from ..messages import Message, Question, coerce_messages
+from ..messages import MESSAGES_DEPTH, Message, Question, coerce_messages
 from ..model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE, Operation
 from ..model.question_options import ContextItem, SearchFilter, context_fields, filter_fields
 from ..model.secret import Secret
 from ..model.thread import Thread
-from ..model.wire_value import EMPTY, MISSING, Missing
+from ..model.wire_value import EMPTY, MISSING, Missing, without_halves
 from ..settings.options import Options
 from ..settings.timeouts import Timeouts
 
@@ -78,6 +78,8 @@ class Call:
         timeouts: The limits of its steps.
         seconds: Limits all of it: a complete answer to a question, or an agent request with its attempts and
             pauses. Infinity is no limit.
+        limited: Whether the caller has set this limit, with ``timeout=``. Then it limits the waits for a slot
+            of a quota, too.
         headers: Further headers.
         body: The JSON body, or None.
         project_id: For the agent operations.
@@ -94,6 +96,7 @@ class Call:
     route: str
     timeouts: Timeouts
     seconds: float
+    limited: bool = False
     headers: Mapping[str, str] = field(default=EMPTY, repr=False)
     body: bytes | None = field(default=None, repr=False)
     project_id: str | None = None
@@ -114,9 +117,19 @@ class Call:
         """The assistant's message that the answer to a question continues, or None."""
         return self.messages[-1] if self.messages and self.messages[-1].role == "assistant" else None
 
+    @property
+    def request_seconds(self) -> float:
+        """The limit of the request, without the waits for a slot. *timeouts* has it."""
+        limit: float | None = getattr(self.timeouts, self.operation.limit)
+        return math.inf if limit is None else limit
+
+    def until(self, now: float) -> float:
+        """Return when a call that begins *now* must have ended. Infinity if its caller has set no limit."""
+        return now + self.seconds if self.limited else math.inf
+
     def within(self, seconds: float) -> Call:
         """Return the same call with *seconds* for all of it, and a millisecond when they are over."""
-        return evolve(self, seconds=max(seconds, SHORTEST_SECONDS))
+        return evolve(self, seconds=max(seconds, SHORTEST_SECONDS), limited=True)
 
 
 def create_job_call(
@@ -196,8 +209,12 @@ def _post(
     if timeout is not None:
         check_seconds(timeout, "timeout", none="means no limit of its own")
     text = _ENCODER.encode({**body, **further_fields})
-    if "\\ud" in text:  # half of a surrogate pair, or an emoji, which JSON writes as both halves
-        check_json(body.get("messages"), "messages", sent=True)
+    if (
+        "\\ud" in text and "messages" in body
+    ):  # half of a surrogate pair, or an emoji, which JSON writes as both halves
+        body["messages"] = list(map(_sendable, body["messages"]))
+        check_json(body["messages"], "messages", sent=True, depth=MESSAGES_DEPTH)
+        text = _ENCODER.encode({**body, **further_fields})
     return _call(
         defaults,
         operation,
@@ -207,6 +224,11 @@ def _post(
         extra_body=further_fields,
         **fields,
     )
+
+
+def _sendable(message: dict[str, Any]) -> dict[str, Any]:
+    """Return *message* as it can be sent: a half of a character in an answer comes from the service."""
+    return without_halves(message) if message["role"] == "assistant" else message
 
 
 def _call(defaults: Options, operation: Operation, *, timeout: float | None = None, **fields: Any) -> Call:
@@ -220,6 +242,7 @@ def _call(defaults: Options, operation: Operation, *, timeout: float | None = No
         route=route,
         timeouts=defaults.timeouts,
         seconds=math.inf if limit is None else max(limit, SHORTEST_SECONDS),
+        limited=timeout is not None,
         **fields,
     )
 

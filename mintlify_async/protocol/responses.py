@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 from attrs import define, field
 
 from ..errors import APIStatusError, NotFoundError, UnexpectedResponseError, printable, status_error_class
 from ..model.job_record import Job
-from ..model.json_text import EXCERPT_CHARACTERS, DecodeProblem, as_object, decode_json, mask_text
+from ..model.json_text import EXCERPT_CHARACTERS, DecodeProblem, decode_json, mask_text, whole_characters
 from ..model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE
 from ..model.response_info import Headers, ResponseInfo
+from ..model.wire_value import without_halves
 from ..settings.assumptions import Assumptions
 from .calls import Call
+from .failure_words import is_web_page, server_words
 
 
 @define(eq=False, repr=False, match_args=False)
@@ -58,7 +58,7 @@ def request_id(assumptions: Assumptions, headers: Mapping[str, str]) -> str | No
     """Return the id by which the service's logs know a request, or None."""
     for name in assumptions.request_id_headers:
         if name in headers:
-            return headers[name]
+            return whole_characters(headers[name])  # bytes that are not UTF-8 come as halves of pairs
     return None
 
 
@@ -78,6 +78,8 @@ def read_job(
     info = response_info(assumptions, answer.status, answer.headers, attempts, body)
     try:
         value = decode_json(text)
+        if "\\ud" in text or "\\uD" in text:  # only an escape can express half of a surrogate pair
+            value = without_halves(value)
         if value.__class__ is dict:
             if id_is_enough and value.get("id") and isinstance(value["id"], str) and not value.get("status"):
                 return Job(id=value["id"], status="", raw=info)
@@ -89,6 +91,8 @@ def read_job(
 
 def _unexpected(message: str, answer: WholeResponse, info: ResponseInfo) -> UnexpectedResponseError:
     text = mask_text(answer.text)
+    if is_web_page(text):
+        message += f" ({_WEB_PAGE})"
     return UnexpectedResponseError(
         f"{message}: {printable(text) or 'it is empty'}",
         excerpt=text[:EXCERPT_CHARACTERS],
@@ -98,26 +102,7 @@ def _unexpected(message: str, answer: WholeResponse, info: ResponseInfo) -> Unex
     )
 
 
-def server_words(body: str) -> str:
-    """Return the message of an error body as one printable line, or nothing for HTML."""
-    try:
-        return printable(_words(json.loads(body)))
-    except (ValueError, RecursionError):
-        return "" if body.lstrip().startswith("<") else printable(body.strip())
-
-
-def _words(value: Any) -> str:
-    # The agent API answers {"error": …}, others {"message": …} or {"error": …, "details": [{"message": …}]}.
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "; ".join(filter(None, map(_words, value[:3])))  # pyright: ignore[reportUnknownArgumentType] - JSON
-    fields = as_object(value) or {}
-    return (
-        _words([fields[name] for name in ("error", "message", "details") if name in fields]) if fields else ""
-    )
-
-
+_WEB_PAGE = "a web page answered, not the API: a proxy or a firewall?"
 _HINTS = {
     401: "the key is wrong or has expired; make a new one on the API keys page of the dashboard",
     402: "the credits are used up; see the dashboard",
@@ -135,6 +120,8 @@ def status_error(
         return _unexpected(f"{call.operation}: status {answer.status} is not an answer", answer, info)
     words = server_words(body)
     hint = _hint(call, answer)
+    if is_web_page(body) and not 300 <= answer.status < 400:
+        hint = f"{_WEB_PAGE} If not, {hint}" if hint else _WEB_PAGE
     message = f"{call.operation}: {answer.status}"
     message += f" ({hint})" if hint else ""
     message += f": {words}" if words else ""

@@ -39,7 +39,7 @@ class Line:
                     await self._lock.acquire()
                     return
         raise QuotaExceededError(
-            "quota: other calls wait for a slot, and the deadline of this call comes first; nothing was sent",
+            "quota: other calls wait for a slot before this one; nothing was sent",
             retry_after=max(0.0, self.opens_at - self._loop.time()),
             limit=None if self.refusal is None else self.refusal.limit,
         )

@@ -15,11 +15,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from typing import Final, Literal
+from contextlib import AbstractContextManager
+from typing import Final, Literal, Self
 
-import anyio
-
-from ..checks import check_store
+from ..checks import check_seconds, check_store
 from ..errors import CauseSummary, ConfigurationError, QuotaExceededError, StateError
 from ..storage import MemoryStore
 from ..storage.store import Store, new_version
@@ -36,7 +35,7 @@ from .gate import (
     block_seconds,
     gate_of,
 )
-from .line import Lines
+from .line import Line, Lines
 
 Mode = Literal["raise", "wait"]
 OnStoreError = Literal["raise", "allow"]
@@ -47,8 +46,8 @@ log = logging.getLogger("mintlify_async")
 STORE_PAUSE: Final = 1.0
 """Seconds for which a store that failed is not asked again."""
 
-REFUND_SECONDS: Final = 0.25
-"""How long a cancelled call tries to give back a slot that it may have taken, in seconds."""
+AWAY_SECONDS: Final = 60.0
+"""For how long a call waits for a store that cannot be reached, in seconds."""
 
 WAIT_MARGIN: Final = 0.01
 LONGEST_WAIT_MARGIN: Final = 1.0
@@ -62,28 +61,93 @@ back, or have ended a block."""
 
 
 class Lease:
-    """The slot of one attempt.
+    """The slot of one attempt. It has a name before it is taken, so that it can always be given back.
 
     Attributes:
         waited: How long the call waited for it, in seconds.
+        may_be_taken: Whether it is taken, or the store may have taken it.
     """
 
-    def __init__(self, quota: Quota, gate: Gate, slot_id: str | None, *, waited: float = 0.0) -> None:
-        """Keep the fields that identify the slot. None stands for a call that got through without one."""
+    def __init__(self, quota: Quota, gate: Gate) -> None:
+        """Take nothing yet."""
         self._quota = quota
         self._gate = gate
-        self._slot_id = slot_id
-        self.waited = waited
+        self._slot = new_version()
+        self.may_be_taken = False
+        self.waited = 0.0
 
     def __repr__(self) -> str:
-        """Show whether the slot is still taken."""
-        return f"<Lease {'taken' if self._slot_id else 'refunded'}>"
+        """Show whether the slot may be taken."""
+        return f"<Lease {'taken' if self.may_be_taken else 'free'}>"
+
+    async def take(
+        self, *, deadline: float = math.inf, limited_by: str = "the deadline", waited: float = 0.0
+    ) -> Self:
+        """Take the slot; in the mode ``"wait"``, wait until one is free.
+
+        Args:
+            deadline: When to give up waiting, by the running loop's time. A slot that would be free only
+                later is not waited for at all.
+            limited_by: What has set the deadline, for the error.
+            waited: For how long the same call has waited before, in seconds. ``max_wait`` limits all of it.
+
+        Raises:
+            QuotaExceededError: No slot is free, or in the mode ``"wait"`` none before *deadline*; or the
+                store cannot be reached.
+        """
+        if self._quota.mode == "wait":
+            await self._wait(deadline, limited_by, waited)
+        elif (refused := await self._try()) is not None:
+            raise refused
+        return self
 
     async def refund(self) -> None:
-        """Give the slot back, once. Only for an attempt of which nothing was sent."""
-        slot_id, self._slot_id = self._slot_id, None
-        if slot_id is not None:
-            await self._quota.refund(self._gate, slot_id)
+        """Give the slot back, if it may be taken. Only for an attempt of which nothing was sent.
+
+        Raises:
+            StateError: The store cannot be reached. The slot stays taken, which at most sends too little.
+        """
+        if self.may_be_taken:
+            await self._quota.refund(self._gate, self._slot)
+            self.may_be_taken = False
+
+    async def _wait(self, deadline: float, limited_by: str, waited: float) -> None:
+        time = asyncio.get_running_loop().time
+        start = time()
+        patience_ends = start + self._quota.max_wait - waited
+        if patience_ends < deadline:
+            deadline, limited_by = patience_ends, "max_wait= of the quota"
+        away_since = math.inf
+        with self._quota.line(self._gate) as line:
+            try:
+                await line.enter(deadline)
+            except QuotaExceededError as error:
+                raise _limited(error, limited_by) from None
+            try:
+                while True:
+                    line.expect_changes()
+                    refusal = await self._try()
+                    if refusal is None:
+                        self.waited = time() - start
+                        return
+                    away_since = min(away_since, time()) if self._quota.is_away else math.inf
+                    if time() - away_since > AWAY_SECONDS:
+                        raise refusal
+                    line.refusal = refusal
+                    wait = max(_wait(self._gate, refusal), SHORTEST_SLEEP)
+                    line.opens_at = time() + wait
+                    if line.opens_at >= deadline:
+                        raise _limited(refusal, limited_by) from refusal.__cause__
+                    await line.sleep(time() + (wait if wait < 2 * RECHECK_SECONDS else RECHECK_SECONDS))
+            finally:
+                line.leave()
+
+    async def _try(self) -> QuotaExceededError | None:
+        """Take the slot. Return None, or the error for a call that does not wait for one."""
+        self.may_be_taken = True  # also when this is cancelled
+        result = await self._quota.take(self._gate, self._slot)
+        self.may_be_taken = result is True
+        return result if isinstance(result, QuotaExceededError) else None
 
 
 class Quota:
@@ -110,15 +174,19 @@ class Quota:
         together: Whether creates and follow-ups share one count, the smaller of their two limits.
         address: The IP address of this process. Set it if processes with the same store call from several IP
             addresses. By default, all of them count as one.
-        mode: ``"raise"`` refuses immediately; ``"wait"`` waits for a slot as long as the call's deadline
-            allows.
+        mode: ``"raise"`` refuses immediately; ``"wait"`` waits for a slot. The wait does not count for
+            ``timeouts.request`` and ``timeouts.total``. Only ``timeout=`` of the call, *max_wait* and
+            ``RetryPolicy.within`` limit it. If the service refuses an agent request with 429, the call waits
+            again, until the service's limit has passed.
+        max_wait: The longest time that one call waits for slots, all its waits together, in seconds. None
+            sets no limit. Only for the mode ``"wait"``.
         store: Where slots are counted. The default is the memory of this process. The time of the store
             counts.
         on_store_error: The result of a call if the store cannot be reached: ``"raise"`` refuses it,
             ``"allow"`` sends it without counting.
 
     Raises:
-        ConfigurationError: A limit is below 1, or *mode*, *store* or *on_store_error* is invalid.
+        ConfigurationError: A limit is below 1, or *mode*, *max_wait*, *store* or *on_store_error* is invalid.
     """
 
     def __init__(
@@ -132,6 +200,7 @@ class Quota:
         together: bool = False,
         address: str = "",
         mode: Mode = "raise",
+        max_wait: float | None = None,
         store: Store | None = None,
         on_store_error: OnStoreError = "raise",
     ) -> None:
@@ -143,6 +212,7 @@ class Quota:
                 f"on_store_error must be 'raise' or 'allow', not {on_store_error!r}", field="on_store_error"
             )
         check_store(store, "store")
+        check_seconds(max_wait, "max_wait", none="means no limit")
         limits = {
             "create_job": _limit(create_job, HOUR, "create_job"),
             "send_message": _limit(send_message, HOUR, "send_message"),
@@ -154,6 +224,7 @@ class Quota:
             agent = [limit for limit in (limits["create_job"], limits["send_message"]) if limit]
             limits["agent"] = min(agent, key=lambda limit: limit.amount / limit.per, default=None)
         self.mode: Mode = mode
+        self.max_wait = math.inf if max_wait is None else max_wait
         self.limits = limits
         self.store: Store = store if store is not None else MemoryStore()
         self._on_store_error = on_store_error
@@ -167,6 +238,11 @@ class Quota:
         """How many calls of this process wait for a slot, on all event loops."""
         return self._lines.calls
 
+    @property
+    def is_away(self) -> bool:
+        """Whether the last step of the store has failed."""
+        return self._failure is not None
+
     def __repr__(self) -> str:
         """Show the limits, the mode and the store."""
         limits = ", ".join(
@@ -174,36 +250,29 @@ class Quota:
         )
         return f"Quota({limits}, mode={self.mode!r}, store={self.store!r})"
 
-    async def acquire(
-        self, operation: CountedOperation, scope: QuotaScope, *, deadline: float = math.inf
-    ) -> Lease:
-        """Take a slot for one attempt.
+    def lease(self, operation: CountedOperation, scope: QuotaScope) -> Lease:
+        """Return the slot for one attempt, which is not taken yet.
 
         Args:
             operation: ``create_job``, ``send_message`` or ``ask``.
             scope: The project, or the site and key, that the attempt counts for.
-            deadline: When to give up waiting, by the running loop's time. A slot that would be free only
-                later is not waited for at all.
-
-        Raises:
-            QuotaExceededError: No slot is free, or in the mode ``"wait"`` none before *deadline*; or the
-                store cannot be reached.
         """
-        gate = gate_of(operation, scope, self.limits, address=self._address)
-        if self.mode == "wait":
-            return await self._wait(gate, deadline)
-        lease = await self._try(gate)
-        if isinstance(lease, QuotaExceededError):
-            raise lease
-        return lease
+        return Lease(self, gate_of(operation, scope, self.limits, address=self._address))
+
+    def line(self, gate: Gate) -> AbstractContextManager[Line]:
+        """Join the line of the calls that wait for *gate*."""
+        return self._lines.join(gate.name)
 
     async def refund(self, gate: Gate, slot: str) -> None:
-        """Give *slot* back for a call that waits. A store that fails does not make this raise."""
+        """Give *slot* back for a call that waits.
+
+        Raises:
+            StateError: The store cannot be reached.
+        """
         try:
             await self.store.refund(gate.windows, slot=slot)
-        except Exception as error:  # the slot stays taken, which at most sends too little
-            log.warning("a slot of the quota could not be given back: %s", error)
-        self._lines.wake(gate.name)
+        finally:
+            self._lines.wake(gate.name)
 
     async def block(
         self, operation: CountedOperation, scope: QuotaScope, retry_after: float | None = None
@@ -260,33 +329,11 @@ class Quota:
         gate = gate_of(operation, scope, self.limits, address=self._address)
         return gate.remaining(await self.store.take(gate.windows, slot=None, block=gate.block_key))
 
-    async def _wait(self, gate: Gate, deadline: float) -> Lease:
-        time = asyncio.get_running_loop().time
-        start = time()
-        with self._lines.join(gate.name) as line:
-            await line.enter(deadline)
-            try:
-                while True:
-                    line.expect_changes()
-                    lease = await self._try(gate)
-                    if isinstance(lease, Lease):
-                        lease.waited = time() - start
-                        return lease
-                    line.refusal = lease
-                    wait = max(_wait(gate, lease), SHORTEST_SLEEP)
-                    line.opens_at = time() + wait
-                    if line.opens_at >= deadline:
-                        raise lease
-                    await line.sleep(time() + (wait if wait < 2 * RECHECK_SECONDS else RECHECK_SECONDS))
-            finally:
-                line.leave()
-
-    async def _try(self, gate: Gate) -> Lease | QuotaExceededError:
-        """Return a slot, or the error for a call that does not wait for one."""
+    async def take(self, gate: Gate, slot: str) -> QuotaExceededError | bool:
+        """Take *slot*. Return the error for a call that does not wait for one, or whether it was counted."""
         time = asyncio.get_running_loop().time
         if self._failure is not None and time() < self._asks_again_at:
-            return self._without_store(gate, self._failure)
-        slot = new_version()
+            return self._without_store(self._failure)
         try:
             result = await self.store.take(gate.windows, slot=slot, block=gate.block_key)
         except StateError as error:
@@ -294,24 +341,25 @@ class Quota:
                 then = "not counted" if self._on_store_error == "allow" else "refused"
                 log.warning("the quota's store cannot be used, calls are %s until it can: %s", then, error)
             self._failure, self._asks_again_at = error, time() + STORE_PAUSE
-            return self._without_store(gate, error)
-        except asyncio.CancelledError:  # the slot may have been taken
-            with anyio.move_on_after(REFUND_SECONDS, shield=True):
-                await self.refund(gate, slot)
-            raise
+            return self._without_store(error)
         if self._failure is not None:
             self._failure = None
             log.warning("the quota's store can be used again")
-        return Lease(self, gate, slot) if result.taken else gate.refusal(result)
+        return True if result.taken else gate.refusal(result)
 
-    def _without_store(self, gate: Gate, failure: StateError) -> Lease | QuotaExceededError:
+    def _without_store(self, failure: StateError) -> QuotaExceededError | bool:
         if self._on_store_error == "allow":
-            return Lease(self, gate, None)
+            return False
         error = QuotaExceededError(
             f"the quota's store cannot be used, so nothing was sent: {failure}", retry_after=STORE_PAUSE
         )
         error.__cause__ = CauseSummary(str(failure))
         return error
+
+
+def _limited(refusal: QuotaExceededError, limited_by: str) -> QuotaExceededError:
+    refusal.args = (f"{refusal}; {limited_by} allows no longer wait",)
+    return refusal
 
 
 def _wait(gate: Gate, refusal: QuotaExceededError) -> float:

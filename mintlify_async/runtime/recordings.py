@@ -158,13 +158,20 @@ class Recordings:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def insist(self, step: Callable[[], Awaitable[object]], failure: str, patience: float) -> None:
+    async def insist(
+        self, step: Callable[[], Awaitable[object]], failure: str, patience: float
+    ) -> Exception | None:
         """Repeat *step* until it succeeds, for 60 s, and return when it has, or after *patience* seconds.
 
         If the caller leaves, it continues in its own task. If it is given up, *failure* is logged.
+
+        Returns:
+            None if the step is done. Otherwise its newest error.
         """
-        task = self._follow(start_task(_insist(step, failure)))
+        errors = [Exception("no answer yet")]
+        task = self._follow(start_task(_insist(step, failure, errors)))
         await asyncio.wait([task], timeout=patience)
+        return errors[-1] if errors else None
 
     async def close(self) -> None:
         """Wait until all writes are done. Give up after 5 s. Log the errors that nobody has received."""
@@ -178,15 +185,18 @@ class Recordings:
             kept_step.report()
 
 
-async def _insist(step: Callable[[], Awaitable[object]], failure: str) -> None:
+async def _insist(step: Callable[[], Awaitable[object]], failure: str, errors: list[Exception]) -> None:
+    """Repeat *step* until it succeeds. *errors* has the newest error, and none after the success."""
     loop = asyncio.get_running_loop()
     end, pause = loop.time() + RETRY_SECONDS, FIRST_PAUSE
     try:
         while True:
             try:
                 await step()
+                errors.clear()
                 return
-            except Exception:
+            except Exception as error:
+                errors[:] = [error]
                 if loop.time() + pause > end:
                     raise
             await asyncio.sleep(pause)

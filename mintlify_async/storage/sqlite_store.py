@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
+from ..checks import check_path
 from ..errors import ConfigurationError
 from ..runtime import dates
 from .sql_store import SQLStore
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 T = TypeVar("T")
+
+IN_MEMORY: Final = "; in memory, use MemoryStore()"
 
 
 class SQLiteStore(SQLStore):
@@ -35,23 +37,22 @@ class SQLiteStore(SQLStore):
 
     Args:
         path: The file. If it does not exist, it is created, but its folder is not. A relative path is made
-            absolute immediately. Not on a network drive, whose locks cannot be trusted.
+            absolute immediately, and a ``~`` in front is expanded. Not on a network drive, whose locks cannot
+            be trusted.
         keep: How long finished records are kept, in seconds. None keeps them forever.
 
     Raises:
-        ConfigurationError: *path* is no path or names a database in memory, or *keep* is not finite.
+        ConfigurationError: *path* is no path, begins with ``$`` or names a database in memory, or *keep* is
+            not finite.
     """
 
     _delete_after: ClassVar[float] = 30 * 86_400.0  # a clock that was ahead must not delete what is new
 
     def __init__(self, path: str | PathLike[str], *, keep: float | None = None) -> None:
         """Keep the path. The file is not opened yet."""
-        try:
-            name = os.fsdecode(path)
-        except TypeError:
-            name = ""
-        if not name or "\0" in name or name == ":memory:" or name.startswith("file:"):
-            raise ConfigurationError("path must name a file; in memory, use MemoryStore()", field="path")
+        name = check_path(path, "path", hint=IN_MEMORY)
+        if name == ":memory:" or name.startswith("file:"):
+            raise ConfigurationError(f"path must name a file{IN_MEMORY}", field="path")
         from .sqlite_file import SQLiteFile  # loaded on use, because few programs need it
 
         super().__init__(keep=keep)

@@ -180,6 +180,7 @@ async def change(
     rule: Rule[R],
     *,
     keep: float | None = None,
+    snapshot: Snapshot | None = None,
 ) -> R:
     """Read *keys*, change them by *rule*, and return its result. If another writer was faster, start again.
 
@@ -193,19 +194,22 @@ async def change(
         rule: Gets a snapshot, and returns the changes and a result.
         keep: If a record of *keys* was changed: how long all of them are kept, in seconds. None keeps them
             forever.
+        snapshot: What was read before. If it is no longer true, *keys* are read again.
 
     Raises:
         StateError: The store cannot be used. Whether a change was made is then not known.
     """
     version = new_version()
     while True:
-        snapshot = await store.read(keys)
+        if snapshot is None:
+            snapshot = await store.read(keys)
         changes, result = rule(snapshot)
         if not changes:
             return result
         expected = {key: _version(snapshot, key) for key in keys}
         if await store.write(changes, expected=expected, version=version, keep=keep):
             return result
+        snapshot = None
 
 
 def _version(snapshot: Snapshot, key: str) -> str | None:

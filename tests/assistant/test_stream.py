@@ -109,6 +109,8 @@ def test_oracle_scenario(scenario: Scenario) -> None:
     if scenario.name in LENIENT and not all(entry["ok"] for entry in scenario.chunks):
         assert outcome.error is None
         accepted = [chunk["chunk"] if chunk["ok"] else None for chunk in scenario.chunks]
+        if scenario.name == "raw-empty-data-event":
+            accepted.remove(None)
         assert len(outcome.events) == len(accepted)
         assert all(mine == theirs for mine, theirs in zip(outcome.events, accepted, strict=True) if theirs)
         return
@@ -203,14 +205,16 @@ def test_any_cut_is_complete_or_an_error(scenario: Scenario) -> None:
         cut = run(scenario, scenario.body[:at])
         count = min(whole_events(scenario.body[:at]), len(whole.events))
         assert cut.events == whole.events[:count]
-        assert cut.message == messages[count]
+        # No delta follows, so half of a character at the end of a text stays half.
+        message = joined(messages[count], halves="replace")
+        assert cut.message == message
         if cut.error is None:
             assert cut.stream.complete
             continue
         assert type(cut.error) in (StreamInterruptedError, type(whole.error))
         if isinstance(cut.error, StreamError):
             assert cut.error.events_seen == count
-            assert cut.error.partial is None or cut.error.partial.to_wire() == messages[count]
+            assert cut.error.partial is None or cut.error.partial.to_wire() == message
             assert not cut.stream.complete or type(cut.error) is not StreamInterruptedError
 
 
@@ -229,6 +233,7 @@ def messages_after_each_event(scenario: Scenario) -> list[dict[str, Any]]:
 def whole_events(body: bytes) -> int:
     """Count the events that are whole in *body*, the last one also without its blank line."""
     events, last, _, _ = framing_of(body)
+    events = [event for event in events if event]
     with suppress(ValueError):
         events += [last] if last == "[DONE]" or isinstance(json.loads(last or ""), dict) else []
     return sum(event != "[DONE]" for event in events)
@@ -331,7 +336,15 @@ def test_a_body_that_is_no_event_stream(body: bytes, kind: str, cause: str | Non
     [
         ({}, "", "it did not say why"),
         ({"errorText": None}, "", "it did not say why"),
-        ({"errorText": {"message": "no credits"}}, "", "it did not say why"),
+        ({"errorText": {"message": "no credits"}}, "no credits", "no credits"),
+        ({"error": "no credits"}, "no credits", "no credits"),
+        ({"error": {"type": "x_error", "message": "no credits"}}, "no credits", "no credits"),
+        ({"errorText": "", "message": "no credits"}, "no credits", "no credits"),
+        ({"errorText": None, "errors": [{"code": 1, "detail": "no credits"}]}, "no credits", "no credits"),
+        ({"errorText": 17}, '{"errorText": 17}', '{"errorText": 17}'),
+        ({"code": "no_credits"}, '{"code": "no_credits"}', '{"code": "no_credits"}'),
+        ({"errorText": ["no credits", "half \ud83d"]}, "no credits; half \ufffd", "no credits; half \ufffd"),
+        ({"errorText": "failed", "hint": "no credits"}, "failed; no credits", "failed; no credits"),
         ({"errorText": "no\ncredits"}, "no\ncredits", r"no\ncredits"),
     ],
 )
@@ -341,8 +354,24 @@ def test_an_error_event_is_an_error_of_the_assistant(given: dict[str, Any], text
     assert type(outcome.error) is AssistantError
     assert (outcome.error.error_text, outcome.error.text) == (text, "Hello")
     assert str(outcome.error) == f"the assistant failed: {words}"
-    assert outcome.events[-1] == {"type": "error", "errorText": given.get("errorText") or ""}
+    sent = {name: value for name, value in given.items() if value is not None}
+    assert outcome.events[-1] == joined({"type": "error", "errorText": "", **sent}, halves="replace")
     assert outcome.stream.complete
+    assert outcome.stream.next_event() is None
+
+
+def test_the_words_of_an_error_event_show_no_key() -> None:
+    """Also where the words would be cut in the middle of it, and in fields of any name."""
+    for fields in (
+        {"error": {"message": "x" * 190 + " tk/Secret+Key"}},
+        {"code": "tk/Secret+Key", "threadKey": "tk/Secret+Key"},
+    ):
+        stream = MessageStream(thread=Thread("t", "tk/Secret+Key"))
+        outcome = Outcome(stream, body_of({"type": "error", **fields}))
+        assert type(outcome.error) is AssistantError
+        for text in (str(outcome.error), outcome.error.error_text, *map(str, outcome.error.args)):
+            assert "tk/" not in text
+            assert "Secret" not in text
 
 
 # Broken events ----------------------------------------------------------------------------------
@@ -351,7 +380,6 @@ def test_an_error_event_is_an_error_of_the_assistant(given: dict[str, Any], text
 @pytest.mark.parametrize(
     "bad",
     [
-        "",
         '{"type":"text-delta","id":"0","delta":NaN}',
         '{"type":"text-delta","id":["0"],"delta":"x"}',
         '{"type":"data-x","data":' + "[" * 100_000,

@@ -81,3 +81,68 @@ async def test_telegram(service, tmp_path):
         await bot.answer(message, session, store)
     await store.close()
     check(service, (sent.edit_text.call_args or message.answer.call_args).args[0])
+
+
+class RefusedError(Exception):
+    """The platform refuses a message, or is not reached."""
+
+
+async def ask_discord(session, text: str, sending: AsyncMock) -> None:
+    bot = load("discord_bot", "discord")
+    client = bot.Bot(session)
+    await client.answer(MagicMock(content=f"<@7> {text}", reply=sending))
+    await client.store.close()
+
+
+async def ask_slack(session, text: str, sending: AsyncMock) -> None:
+    bot = load("slack_bot", "slack_bolt")
+    stream = AsyncMock()
+    stream.append = stream.stop = sending
+    event = {"ts": "1.0", "user": "U1", "channel": "C1", "text": f"<@B1> {text}"}
+    async with bot.session:
+        await bot.answer(event, sending, AsyncMock(return_value=stream))
+    await bot.store.close()
+
+
+async def ask_telegram(session, text: str, sending: AsyncMock) -> None:
+    bot = load("telegram_bot", "aiogram")
+    store = SQLiteStore("telegram.sqlite")
+    mention = f"@Acme_docs_bot {text}"
+    await bot.answer(MagicMock(text=mention, message_thread_id=None, answer=sending), session, store)
+    await store.close()
+
+
+bots = pytest.mark.parametrize("ask", [ask_discord, ask_slack, ask_telegram])
+
+
+@bots
+async def test_a_bare_mention_gets_a_hint(service, ask):
+    """Somebody who only mentions the bot reads what to do. The service gets no question."""
+    sending = AsyncMock()
+    async with service.session() as session:
+        await ask(session, " ", sending)
+    assert [call.args[0][:20] for call in sending.call_args_list] == ["Ask me a question ab"]
+    assert not service.requests
+
+
+@bots
+@pytest.mark.parametrize("sends", [1, 100], ids=["one fails", "all fail"])
+async def test_a_send_that_fails_is_no_end_of_the_apology(service, ask, sends, caplog):
+    """The person reads the apology if it can be sent. The log has the error, and the bot goes on."""
+    sending = AsyncMock(side_effect=[*[RefusedError()] * sends, *[AsyncMock()] * 5])
+    async with service.session() as session:
+        await ask(session, "How do I log in?", sending)
+    said = [call.args[0] for call in sending.call_args_list if call.args]
+    assert said[-1].startswith("Sorry, I could not answer that.")
+    assert "no answer in" in caplog.text
+    assert service.requests.of("ask")[0].json["messages"][-1]["parts"][0]["text"] == "How do I log in?"
+
+
+@bots
+async def test_an_apology_that_fails_ends_no_handler(service, ask, caplog):
+    """The service refuses, and so does the platform."""
+    service.script.clear()
+    service.script.ask(status=400, body={"detail": "no"})
+    async with service.session() as session:
+        await ask(session, "How do I log in?", AsyncMock(side_effect=RefusedError()))
+    assert "ask: 400: no" in caplog.text

@@ -179,7 +179,7 @@ async def test_celery_workers_that_are_killed_lose_nothing(
 
     async def look(name: str) -> Any:
         result = jobs.app.AsyncResult(f"job-{name}")
-        return result.result if await asyncio.to_thread(result.successful) else None
+        return result.result["job"] if await asyncio.to_thread(result.successful) else None
 
     async with killed_workers(tmp_path / "workers.log", *command):
         program = await asyncio.create_subprocess_exec(

@@ -47,6 +47,22 @@ async def test_a_post_that_ends_while_it_connects_leaves_its_key_free(silent_url
     assert not job.ref.awaiting_turn
 
 
+class Waiting(Sending):
+    """Awaits *hook* before the first byte, and *again* before another attempt."""
+
+    must_wait = True
+
+    def __init__(self, hook, again=None):
+        super().__init__()
+        self.before_first_byte, self.hook_again = hook, again
+
+    async def again(self, seconds):
+        reason = await super().again(seconds)
+        if self.hook_again is not None:
+            await self.hook_again(seconds)
+        return reason
+
+
 async def test_the_hook_is_awaited_when_the_connection_is_there_and_nothing_was_sent(service, session):
     """The request waits for it, and its date is that of the first byte."""
     dates = []
@@ -56,7 +72,7 @@ async def test_the_hook_is_awaited_when_the_connection_is_there_and_nothing_was_
         dates.append(sending.sent_at)
         assert not service.requests
 
-    sending = Sending(hook)
+    sending = Waiting(hook)
     await post(session, sending)
     assert dates == [None]
     assert sending.sent_at is not None
@@ -71,7 +87,7 @@ async def test_a_hook_that_fails_sends_nothing_and_its_error_is_raised(service, 
         hooks.append(1)
         raise error
 
-    sending = Sending(hook)
+    sending = Waiting(hook)
     with pytest.raises(type(error)) as caught:
         await post(session, sending)
     assert caught.value is error
@@ -82,7 +98,7 @@ async def test_a_hook_that_fails_sends_nothing_and_its_error_is_raised(service, 
 
 async def test_a_hook_that_is_not_over_within_ten_seconds_sends_nothing(virtual, service, session):
     """A store that stands still does not hold the request until its own limit."""
-    sending = Sending(asyncio.Event().wait)
+    sending = Waiting(asyncio.Event().wait)
     with pytest.raises(StateError, match="within 10 s; nothing was sent"):
         await post(session, sending)
     assert virtual.now() == pytest.approx(10, abs=0.1)
@@ -100,7 +116,7 @@ async def test_an_attempt_that_ends_in_its_hook_sends_nothing_even_if_the_hook_g
             await asyncio.sleep(60)
         left.set()  # and returns, as if it might be sent now
 
-    sending = Sending(hook)
+    sending = Waiting(hook)
     session = service.session(retry=RetryPolicy(attempts=1))
     task = asyncio.ensure_future(post(session, sending, timeout=0.2 if how == "limit" else 60.0))
     if how == "limit":
@@ -126,10 +142,11 @@ async def test_a_refusal_that_is_retried_no_longer_counts_and_is_told_before_the
     async def hook():
         steps.append(("first byte", sending.sent_at))
 
-    async def again():
+    async def again(seconds):
+        assert seconds == pytest.approx(31.5, abs=1.6)  # at most a tenth more than was asked for
         steps.append(("again", sending.sent_at))
 
-    sending = Sending(hook, again)
+    sending = Waiting(hook, again)
     await post(session, sending)
     assert steps == [("first byte", None), ("again", None), ("first byte", None)]
     assert sending.sent_at is not None

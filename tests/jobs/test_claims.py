@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from types import SimpleNamespace
 
@@ -50,41 +51,96 @@ class Records:
         return result
 
     def begin(self, claim):
-        return self.run(claims.begin, claim)[0]
+        return self.run(claims.begin, claim)
 
     @property
     def held(self):
         return find(Snapshot(records=self.records, now=self.now), "k")
 
 
-def test_any_order_of_steps_lets_one_call_send():
-    """Random steps of three calls: none takes what another one holds, and a result stays for good."""
-    for seed in range(300):
+def test_any_order_of_steps_lets_one_attempt_send():
+    """Random steps of attempts, late writes among them: none sends beside another, and a result stays."""
+    for seed in range(500):
         dice, records, sending, result = random.Random(seed), Records(), None, None
-        calls = [evolve(OURS, token=str(number)) for number in range(3)]
+        begun: list[str] = []
         for number in range(60):
-            call, holder = dice.choice(calls), records.held
-            is_holder = holder is not None and holder.token == call.token
+            call = evolve(OURS, token=str(dice.randrange(9)))
             match dice.randrange(6):
-                case 0:
-                    records.begin(call)
-                case 1:
-                    if records.run(claims.set_state, call, "sending"):
-                        assert sending in (None, call.token)
+                case 0 if call.token not in begun:  # each attempt has a token of its own
+                    begun.append(call.token)
+                    if records.begin(call):
+                        assert sending is None, "while another one is sending, or was and nobody knows"
                         sending = call.token
+                case 1:
+                    records.run(claims.release, call, may_come=dice.random() < 0.5)
+                    sending = None if sending == call.token else sending
                 case 2:
-                    if sending != call.token or dice.random() < 0.1:
-                        records.run(claims.release, call)
-                        sending = None if sending == call.token else sending
+                    records.run(claims.give_up, call, reason="timeout", status=None)
+                    sending = "nobody" if sending == call.token else sending
                 case 3:
                     records.now += dice.choice([0, 1, 64, 70, 500])
                 case 4 if dice.random() < 0.2:
-                    recorded = records.run(claims.record, "k", f"job_{number}", call.token)
-                    assert recorded is (is_holder and result is None)
+                    recorded = records.run(claims.record, "k", f"job_{number}", call)
+                    assert recorded is (sending == call.token and result is None)
                     result = f"job_{number}" if recorded else result
             if result is not None:
                 assert records.held.result == result
                 assert list(records.records) == ["claims/done/k"]
+
+
+def test_a_late_write_of_a_released_attempt_fails():
+    """What it expects is no longer there: a record that claims nothing took its place."""
+    for is_written in (False, True):
+        records = Records()
+        if is_written:
+            records.begin(OURS)
+        before = dict(records.records)
+        records.run(claims.release, OURS, may_come=True)
+        assert records.held is None
+        assert records.records != before
+        assert records.begin(OTHERS)
+        records.run(claims.release, OURS, may_come=True)
+        assert records.held.token == "others", "a release that is late frees no other attempt"
+
+
+@pytest.mark.parametrize(
+    ("passed", "state"),
+    [(0, "sending"), (124, "sending"), (125, "unknown"), (-124, "sending"), (-125, "unknown")],
+)
+def test_a_claim_that_is_sending_for_too_long_is_unknown(passed, state):
+    """Its limit with the margin, and a minute; a date that is further ahead than that cannot be."""
+    records = Records()
+    records.begin(OURS)
+    counts = records.held.at(records.now + passed)
+    assert counts.state == state
+    assert counts.sent == (records.now if state == "unknown" else None)
+
+
+def test_an_unknown_outcome_keeps_what_is_known():
+    """The time of sending, the reason and the status; a person's result takes its place."""
+    records = Records()
+    records.begin(OURS)
+    records.now += 30
+    records.run(claims.give_up, OURS, reason="server_error", status=503)
+    error = claims.outcome_unknown(records.held)
+    assert (error.sent_at, error.reason, error.status, error.dedupe_key) == (1000.0, "server_error", 503, "k")
+    assert json.loads(records.records["claims/open/k"].value)["version"] == 2
+    assert records.run(claims.record, "k", "job_1")
+    assert json.loads(records.records["claims/done/k"].value)["version"] == 1
+
+
+@pytest.mark.parametrize("rule", ["record", "give_up"])
+def test_a_body_that_was_never_asked_for_has_claimed_nothing(rule):
+    """A stand-in for aiohttp's session: its result, or that there is none, is noted all the same."""
+    records = Records()
+    if rule == "record":
+        assert not records.run(claims.record, "k", "job_1", OURS)
+        assert records.run(claims.record, "k", "job_1", OURS, unclaimed=True)
+    else:
+        records.run(claims.give_up, OURS, reason="timeout", status=None, unclaimed=True)
+    assert records.held.state == ("done" if rule == "record" else "unknown")
+    records.begin(OTHERS)
+    assert records.held.token == "ours"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +179,7 @@ def test_a_key_is_checked(key):
 
 
 @pytest.mark.parametrize(
-    "value", [b"", b"{}", b"[]", b"\xff", b'{"version": 2}', b'{"version": 1, "odd": 1}']
+    "value", [b"", b"{}", b"[]", b"\xff", b'{"version": 3}', b'{"version": 1, "odd": 1}']
 )
 def test_a_damaged_record_is_an_error_that_says_so(value):
     """And nothing is sent."""

@@ -18,7 +18,7 @@ from multiprocessing import forkserver
 
 import pytest
 
-from mintlify_async import APIConnectionError, Ledger, OutcomeUnknownError, SQLiteStore
+from mintlify_async import APIConnectionError, Ledger, MemoryStore, OutcomeUnknownError, SQLiteStore
 from mintlify_async.errors import APIStatusError
 from mintlify_async.testing import JobLife, LocalService, Reset
 from mintlify_async.testing.loop_time import virtual_time
@@ -208,7 +208,66 @@ async def test_cancelled_and_closed_at_random_moments(ledger, operation, written
     print(f"\n{operation}: {CANCELLED} cancels and closes, {sum(counts.values())} POSTs: {dict(ends)}")
     assert set(counts.values()) == {1}
     assert ends["ended early"] >= CANCELLED / 10
-    assert ends["sending, not sent"] == ends["claimed, not sent"] == ends["claimed, sent"] == 0
+    assert ends["sending, not sent"] == ends["sending, sent"] == ends["unknown, not sent"] == 0
+
+
+class LateStore(MemoryStore):
+    """A ledger behind a network that holds each write back for a while, also when its caller has left."""
+
+    seconds = 1.5
+
+    async def write(self, changes, **further):
+        async def arrive():
+            await asyncio.sleep(self.seconds)
+            return await MemoryStore.write(self, changes, **further)
+
+        return await asyncio.shield(asyncio.create_task(arrive()))
+
+
+@pytest.mark.parametrize("operation", ["create", "send"])
+async def test_cancelled_with_writes_that_come_late(operation):
+    """A write that arrives after its call has ended burns no key, and sends nothing twice."""
+    dice, ends = random.Random(operation), Counter()
+    with virtual_time():
+        async with LocalService() as service:
+            service.script.create_job(delay=1, times=None)
+            service.script.send_message(delay=1, times=None)
+            async with service.session() as session:
+                await session.create_job("the job of the follow-ups")
+            for number in range(CANCELLED):
+                store = LateStore()
+
+                def call(session, number=number):
+                    prompt, key = f"prompt {number}", "k"
+                    if operation == "create":
+                        return session.create_job(prompt, dedupe_key=key)
+                    return session.job("job_1").send(prompt, dedupe_key=key)
+
+                session = service.session(ledger=store)
+                task = asyncio.create_task(call(session))
+                await asyncio.sleep(dice.choice([0, 0.1, 1.4, 1.5, 1.6, 2.4, 2.6, 4]))
+                if number % 4:
+                    task.cancel()
+                else:
+                    await session.close()
+                await asyncio.wait([task])
+                ends["ended early" if task.cancelled() or task.exception() else "answered"] += 1
+                await asyncio.sleep(70)
+                await session.close()
+                claim = await Ledger(store).find("k")
+                sent = prompts(service)[f"prompt {number}"]
+                state = "free" if claim is None else claim.state
+                ends[f"{state}, {'sent' if sent else 'not sent'}"] += 1
+                store.seconds = 0
+                if state in ("free", "done"):
+                    async with service.session(ledger=store) as again:
+                        await call(again)
+            counts = prompts(service)
+    print(f"\n{operation}: {CANCELLED} cancels and closes, {sum(counts.values())} POSTs: {dict(ends)}")
+    assert set(counts.values()) == {1}
+    assert ends["ended early"] >= CANCELLED / 10
+    assert ends["sending, not sent"] == ends["sending, sent"] == ends["unknown, not sent"] == 0
+    assert ends["free, sent"] == 0
 
 
 async def test_many_creations_at_once(tmp_path):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import math
+from functools import partial
 
 import anyio
 import pytest
@@ -20,9 +23,11 @@ from mintlify_async import (
     StateError,
 )
 from mintlify_async.errors import APIStatusError
-from mintlify_async.jobs.claims import Claim
+from mintlify_async.jobs.claims import Claim, begin, claim_keys
+from mintlify_async.jobs.key_watch import KeyWatch
 from mintlify_async.jobs.send_once import OnceSender, Recordings
 from mintlify_async.runtime import dates
+from mintlify_async.storage.store import change
 from mintlify_async.testing import JobLife, Reset
 
 
@@ -41,8 +46,8 @@ class Troubled(MemoryStore):
         return evolve(snapshot, now=snapshot.now - self.set_back)
 
     async def write(self, changes, **further):
-        states = [(b"sending" in value and "sending") or (b"done" in value and "done") or "claimed"
-                  for value in changes.values() if value is not None] or ["released"]  # fmt: skip
+        states = [json.loads(value)["state"] for value in changes.values() if value is not None]
+        states = states or ["released"]
         if self.trouble is not None:
             await self.trouble(states[0])
         written = await super().write(changes, **further)
@@ -66,12 +71,11 @@ def failing(state, seconds):
 
 
 async def unless_closed(step):
-    await step
+    return await step
 
 
-def claim(key="k", lease=65.0):
-    parts = {"prompt": "Fix it"}
-    return Claim(key=key, operation="create_job", parts=parts, token="", lease=lease)
+def claim(key="k", prompt="Fix it"):
+    return Claim(key=key, operation="create_job", parts={"prompt": prompt}, token="", lease=0.0)
 
 
 class Post:
@@ -82,6 +86,7 @@ class Post:
 
     async def __call__(self, sending):
         attempt = sending.begin()
+        sending.ends_at = now() + 60
         try:
             await asyncio.sleep(self.connects)
             try:
@@ -97,12 +102,15 @@ class Post:
         return self.outcome
 
 
-def once(store, **further):
-    return OnceSender(claim(**further), store, Recordings(), unless_closed)
-
-
-def send(store, post, **further):
-    return once(store, **further).send(post, str)
+async def send(store, post, *, timeout=None, watch=None, **further):
+    """Send as one call does. Each has a watch of its own, as a call of another process has."""
+    until = math.inf if timeout is None else now() + timeout
+    watch = watch or KeyWatch()
+    sender = OnceSender(claim(**further), store, watch, Recordings(), unless_closed, until)
+    try:
+        return await sender.send(post, str)
+    finally:
+        await watch.close()
 
 
 def now():
@@ -162,7 +170,7 @@ async def test_people_close_what_is_open(store):
             await send(store, Post(OutcomeUnknownError("?", operation="create_job")), key=key)
     listed = await ledger.open_claims()
     assert sorted(one.key for one in listed) == ["a/b", "c", "é {x}"]
-    assert {one.state for one in listed} == {"sending"}
+    assert {one.state for one in listed} == {"unknown"}
     await ledger.resolve("a/b", "job_7")
     await ledger.resolve("a/b", "job_7")
     for key in ("a/b", "unknown"):
@@ -245,13 +253,12 @@ async def test_a_claim_whose_answer_was_lost_does_not_burn_the_key(troubled):
     assert now() - began < 1
 
 
-@pytest.mark.parametrize("moment", ["claimed", "sending"])
 @pytest.mark.parametrize("how", ["task", "scope"])
-async def test_cancelled_while_a_state_is_written(troubled, moment, how):
+async def test_cancelled_while_the_claim_is_written(troubled, how):
     """Nothing was sent, and the key is free; by asyncio's cancellation and by anyio's."""
 
     async def hang(state):
-        if state == moment:
+        if state == "sending":
             await asyncio.sleep(3)
 
     troubled.trouble = hang
@@ -278,34 +285,127 @@ async def test_a_state_that_cannot_be_written_sends_nothing(troubled):
 
 
 @pytest.mark.parametrize("set_back", [0.0, 86_400.0])
-async def test_a_loser_says_for_whom_it_waits(troubled, caplog, set_back):
-    """If the sending process was killed, the waiting call logs one line at once, and ends."""
+async def test_a_killed_sender_is_unknown_after_its_limit(troubled, caplog, set_back):
+    """60 s, 5 s, and 60 s for the record; at once if the store's clock was set back further than that."""
+    caplog.set_level(logging.INFO)
     dead = asyncio.create_task(send(troubled, Post(answers=1e6)))
     await asyncio.sleep(0.1)
-    loser, began = asyncio.create_task(send(troubled, Post())), now()
-    await asyncio.sleep(10)
+    post, began = Post(), now()
+    loser = asyncio.create_task(send(troubled, post))
+    await asyncio.sleep(20)
     troubled.set_back = set_back
-    with pytest.raises(OutcomeUnknownError, match="never recorded") as caught:
+    with pytest.raises(OutcomeUnknownError, match="not_recorded") as caught:
         await loser
-    assert now() - began == pytest.approx(125, abs=3)
-    (line,) = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
-    assert line == "waiting up to 125 s for another call's create_job with dedupe_key 'k', which is sending"
+    assert now() - began == pytest.approx(22 if set_back else 125, abs=3)
+    text = "for another call's create_job with dedupe_key 'k', which is being sent"
+    (told, warned) = [one for one in caplog.records if text in one.getMessage()]
+    assert (told.levelno, warned.levelno) == (logging.INFO, logging.WARNING)
+    assert "up to 125 s" in told.getMessage()
+    assert "up to 115 s" in warned.getMessage()
     assert (caught.value.reason, caught.value.operation) == ("not_recorded", "create_job")
-    assert caught.value.sent_at == pytest.approx(dates.now() - 125, abs=3)
+    assert caught.value.dedupe_key == "k"
+    assert caught.value.sent_at == pytest.approx(dates.now() - (now() - began), abs=3)
+    assert post.count == 0
     dead.cancel()
     await asyncio.wait([dead])
 
 
-async def test_a_takeover_of_a_live_holder(troubled):
-    """It has not begun to send when its lease ends: the other call sends, and both get its job."""
-    slow, quick = Post("job_slow", connects=100), Post("job_quick")
-    holder = asyncio.create_task(send(troubled, slow, lease=5))
+async def test_a_loser_ends_in_its_own_time(troubled):
+    """It says since when another call is sending, from when that is unknown, and that it has sent nothing."""
+    winner = asyncio.create_task(send(troubled, Post(answers=50)))
     await asyncio.sleep(0.1)
+    began, post = now(), Post()
+    with pytest.raises(
+        StateError, match=r"since 20..-.*Z; from 20..-.*Z its outcome counts as unknown; this"
+    ):
+        await send(troubled, post, timeout=5)
+    assert now() - began == pytest.approx(5, abs=0.25)
+    assert post.count == 0
+    assert await winner == "job_1"
+
+
+@pytest.mark.parametrize("how", ["error", "cancelled"])
+async def test_an_unknown_outcome_is_told_at_once(troubled, how):
+    """By the call that sent, with what it knew; every later call raises at once, as does one that waits."""
+    outcome = OutcomeUnknownError("?", operation="create_job", reason="server_error", status=503)
+    first = asyncio.create_task(send(troubled, Post(outcome if how == "error" else "job_1", answers=5)))
+    await asyncio.sleep(1)
+    waiting = asyncio.create_task(send(troubled, Post()))
+    await asyncio.sleep(1)
+    if how == "cancelled":
+        first.cancel()
+    with pytest.raises((OutcomeUnknownError, asyncio.CancelledError)):
+        await first
     began = now()
-    assert await send(troubled, quick) == "job_quick"
-    assert now() - began == pytest.approx(5, abs=1)
-    assert await holder == "job_quick"
-    assert (slow.count, quick.count) == (0, 1)
+    for call in (send(troubled, Post()), waiting):
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await call
+        known = (caught.value.reason, caught.value.status)
+        assert known == (("server_error", 503) if how == "error" else ("cancelled", None))
+        assert caught.value.sent_at == pytest.approx(
+            dates.now() - (now() - began) - (5 if how == "error" else 2), abs=1
+        )
+    assert now() - began <= 1.1
+    assert (await Ledger(troubled).find("k")).state == "unknown"
+
+
+async def test_another_request_with_the_key_is_refused_at_once(troubled):
+    """Not after the first one's end: neither in the same session nor in another one."""
+    watch = KeyWatch()
+    first = asyncio.create_task(send(troubled, Post(answers=30), watch=watch))
+    await asyncio.sleep(1)
+    began = now()
+    for further in ({"watch": watch}, {}):
+        with pytest.raises(ConfigurationError, match="another prompt"):
+            await send(troubled, Post(), prompt="Fix that", **further)
+    assert now() == began
+    first.cancel()
+    await asyncio.wait([first])
+
+
+@pytest.mark.parametrize("state", ["claimed", "sending", "done"])
+async def test_a_record_of_version_0_3(troubled, state):
+    """*claimed* is free, whatever its lease; the others are as they were."""
+    fields = {"version": 1, "operation": "create_job", "parts": {"prompt": "Fix it"}, "token": "t"}
+    result = "job_0" if state == "done" else None
+    value = json.dumps(
+        fields | {"lease": 65 if state == "sending" else 1e4, "state": state, "result": result}
+    )
+    folder = "done" if state == "done" else "open"
+    await troubled.write({f"claims/{folder}/k": value.encode()}, expected={}, version="v")
+    if state == "sending":
+        with pytest.raises(StateError):
+            await send(troubled, Post(), timeout=5)
+        await asyncio.sleep(125)
+        with pytest.raises(OutcomeUnknownError):
+            await send(troubled, Post())
+    else:
+        assert await send(troubled, Post()) == ("job_0" if state == "done" else "job_1")
+
+
+async def test_a_thousand_keys_that_wait_are_read_in_one_step(troubled):
+    """About once a second, whatever their number."""
+    watch, reads, read = KeyWatch(), [], troubled.read
+
+    async def noted(keys):
+        reads.append(len(keys))
+        return await read(keys)
+
+    for number in range(1000):
+        held = evolve(claim(f"k{number}"), token="t", lease=600.0)
+        await change(troubled, claim_keys(held.key), partial(begin, ours=held))
+    troubled.read = noted
+    calls = [
+        asyncio.create_task(send(troubled, Post(), watch=watch, key=f"k{n}", timeout=60)) for n in range(1000)
+    ]
+    await asyncio.sleep(15)
+    reads.clear()
+    await asyncio.sleep(5)
+    assert len(reads) <= 6
+    assert max(reads) == 2000
+    for call in calls:
+        call.cancel()
+    await asyncio.wait(calls)
 
 
 async def test_a_loser_sends_when_the_winner_was_refused(troubled):
@@ -322,16 +422,32 @@ async def test_a_loser_sends_when_the_winner_was_refused(troubled):
 # Through a session -----------------------------------------------------------------------------
 
 
-async def test_a_retry_after_a_429_is_claimed_again_meanwhile(service, troubled):
+async def test_a_key_is_free_while_a_refused_call_pauses(service, troubled):
     """Nothing is under way in the pause, so a kill in it burns no key."""
     service.script.create_job(status=429, headers={"Retry-After": "20"})
     async with service.session(ledger=troubled) as session:
         creating = asyncio.create_task(session.create_job("Fix it", dedupe_key="k"))
         await asyncio.sleep(5)
-        held = await Ledger(troubled).find("k")
-        assert (held.state, held.lease) == ("claimed", 60 + 5)
+        assert await Ledger(troubled).find("k") is None
         await creating
-    assert troubled.states == ["claimed", "sending", "claimed", "sending", "done"]
+    assert troubled.states == ["sending", "released", "sending", "done"]
+
+
+@pytest.mark.parametrize(("locked", "posts"), [(1, 2), (30, 1)])
+async def test_a_key_that_is_not_free_in_time_ends_the_retries(service, troubled, locked, posts):
+    """A ledger that is locked for a moment changes nothing; for longer, the refusal is raised with a note."""
+    troubled.trouble = failing("released", locked)
+    service.script.create_job(status=429, headers={"Retry-After": "5"})
+    async with service.session(ledger=troubled) as session:
+        if posts == 2:
+            assert (await session.create_job("Fix it", dedupe_key="k")).id == "job_1"
+        else:
+            with pytest.raises(RateLimitError) as caught:
+                await session.create_job("Fix it", dedupe_key="k")
+            assert "the file is locked" in caught.value.__notes__[0]
+            await asyncio.sleep(30)
+            assert await Ledger(troubled).find("k") is None
+    assert service.requests.count("create_job") == posts
 
 
 @pytest.mark.parametrize(("seconds", "recorded"), [(3, True), (100, False)])

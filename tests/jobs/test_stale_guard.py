@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import itertools
 import math
 import os
@@ -26,11 +27,10 @@ from mintlify_async.errors import (
 from mintlify_async.jobs.handle import Turn, handle_for
 from mintlify_async.jobs.stale_guard import FollowUp, JobState, JobStates, Look, Moment, elapsed
 from mintlify_async.model.job_ref import JobRef, Stamp
-from mintlify_async.runtime import dates
 from mintlify_async.settings.api_keys import Key
 from mintlify_async.settings.assumptions import Assumptions
 from mintlify_async.settings.poll_policy import PollPolicy
-from tests.support.job_fakes import FakeAgent, at_times, down, in_turn, lost, record, refused
+from tests.support.job_fakes import FakeAgent, at_times, down, in_turn, lost, machine, record, refused
 
 
 class Loop:
@@ -236,15 +236,6 @@ def dated(agent, *, ahead=0.0, frozen=False):
     began = time()
     agent.now()
     agent.date = lambda: 1_700_000_000 + ahead + (began if frozen else time())
-
-
-@contextlib.contextmanager
-def machine(ahead):
-    """Let this machine's clock be ahead of the true one."""
-    true = dates.now
-    with dates.read_from(lambda source=dates._source: source() + ahead):
-        yield
-    assert dates.now is true
 
 
 async def short_waits(agent, text, ahead):
@@ -674,3 +665,48 @@ async def test_looks_while_the_follow_up_is_on_its_way_settle_nothing():
     assert not waiting.done()
     agent.scripts["job_1"] = at_times((0, FIRST), (160, "active"), (180, SECOND))
     assert await waiting == SECOND
+
+
+# Looks by handles that are gone ---------------------------------------------------------------------
+
+
+async def test_a_look_by_a_dropped_handle_counts():
+    """A session has seen the end of the job, whatever became of the handle; so one window is enough."""
+    agent = FakeAgent(in_turn("completed"))
+    await agent.job().refresh()
+    gc.collect()
+    turn = await agent.job().send("Again")
+    assert turn.ref.was_final
+    began = agent.now()
+    agent.scripts["job_1"] = at_times(
+        (0, "completed"), (began + 5, "active"), (began + 30, record("completed"))
+    )
+    await turn
+    assert agent.now() - began <= 70
+
+
+@pytest.mark.parametrize("later", ["a look", "a follow-up"])
+async def test_a_look_by_a_dropped_handle_counts_until_the_job_runs_again(later):
+    """A later look that shows the job active, or a follow-up, is newer than the end that was seen."""
+    agent = FakeAgent(in_turn("completed"))
+    await agent.job().refresh()
+    if later == "a look":
+        agent.scripts["job_1"] = in_turn("active")
+        await agent.job().refresh()
+    else:
+        await agent.job().send("Again")
+        for number in range(2, 1200):  # so many that the follow-up is forgotten
+            await agent.job(f"job_{number}").send("Again")
+    gc.collect()
+    assert not agent.job().ref.was_final
+
+
+async def test_only_the_newest_ends_are_remembered():
+    """A session that looks at jobs for months does not grow."""
+    agent = FakeAgent()
+    for number in range(1200):
+        agent.scripts[f"job_{number}"] = in_turn("completed")
+        await agent.job(f"job_{number}").refresh()
+    gc.collect()
+    seen = [number for number in range(1200) if agent.job(f"job_{number}").ref.was_final]
+    assert seen == list(range(200, 1200))

@@ -10,6 +10,9 @@ import anyio
 import pytest
 
 from mintlify_async.errors import (
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
     AuthenticationError,
     ConfigurationError,
     JobFailedError,
@@ -27,6 +30,7 @@ from tests.support.job_fakes import (
     down,
     in_turn,
     lost,
+    machine,
     record,
     refused,
     tasks_left,
@@ -177,6 +181,98 @@ async def test_a_timeout_is_checked(timeout):
     assert agent.looks == []
 
 
+TOLERATED = [lost(), down(), refused(429), refused(408), UnexpectedResponseError("html")]
+
+
+@pytest.mark.parametrize("error", TOLERATED, ids=repr)
+@pytest.mark.parametrize("seen", [False, True])
+async def test_a_timeout_tells_of_the_polls_that_failed(error, seen):
+    """It has the last error, says for how long no poll has succeeded, and not that the job keeps running."""
+    agent = FakeAgent(at_times((0, "active" if seen else error), (1, error)))
+    job = agent.created()
+    with pytest.raises(
+        JobTimeoutError, match=rf"no poll has succeeded for .* \(last seen active\): {error}"
+    ) as caught:
+        await job.wait(timeout=20)
+    assert "keeps running" not in str(caught.value)
+    assert type(caught.value.error) is type(error)
+    assert caught.value.__cause__ is caught.value.error
+    assert caught.value.failing_for == pytest.approx(20)
+    assert caught.value.ref.failing is not None
+    assert JobRef.parse(str(caught.value.ref)).failing == caught.value.ref.failing
+
+
+async def test_a_timeout_of_a_new_job_that_is_not_visible_yet_says_so():
+    """A 404 is tolerated at first. The record of the POST shows nothing about what the job does now."""
+    agent = FakeAgent(in_turn(refused(404)))
+    with pytest.raises(JobTimeoutError, match="no poll has succeeded for 10") as caught:
+        await agent.created().wait(timeout=10)
+    assert isinstance(caught.value.error, NotFoundError)
+
+
+async def test_a_timeout_with_a_hanging_poll_says_so():
+    """The record of the POST is no poll, so nothing shows that the job keeps running."""
+    agent = FakeAgent(in_turn("active"))
+    agent.latency = 3600.0
+    with pytest.raises(
+        JobTimeoutError, match=r"no poll has succeeded for 5\.0 s .*has not answered"
+    ) as caught:
+        await agent.created().wait(timeout=4)
+    assert isinstance(caught.value.error, APITimeoutError)
+
+
+async def test_a_timeout_after_a_success_has_no_error():
+    """A failure before the last success is over."""
+    agent = FakeAgent(at_times((0, lost()), (3, "active")))
+    with pytest.raises(JobTimeoutError, match=r"active after .*keeps running") as caught:
+        await agent.job().wait(timeout=60)
+    assert (caught.value.error, caught.value.failing_for, caught.value.ref.failing) == (None, None, None)
+    assert caught.value.__cause__ is None
+
+
+async def test_a_status_that_is_not_known_is_not_said_to_keep_running():
+    """It may be the service's new name for an end."""
+    with pytest.raises(JobTimeoutError, match=r"cancelled after .* does not know") as caught:
+        await FakeAgent(in_turn("cancelled")).job().wait(timeout=10)
+    assert "keeps running" not in str(caught.value)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("error", [*TOLERATED, "hangs"], ids=repr)
+@pytest.mark.parametrize("ahead", [0.0, 7200.0])
+async def test_short_waits_end_after_an_outage(error, elsewhere, ahead):
+    """In one process, and in ever new ones that have the reference of the wait before, like a single wait.
+
+    The first process has a clock that is *ahead*.
+    """
+    agent = FakeAgent(in_turn("active" if error == "hangs" else error))
+    agent.latency = 3600.0 if error == "hangs" else 0.0
+    job = agent.created()
+    waits = 0
+    while True:
+        with machine(ahead if waits == 0 else 0.0):
+            try:
+                await job.wait(timeout=25)
+            except JobTimeoutError as timeout:
+                assert agent.now() < 400
+                job = agent.elsewhere(str(timeout.ref)) if elsewhere else job
+            except (APIConnectionError, APIStatusError, UnexpectedResponseError):
+                break
+        waits += 1
+        await asyncio.sleep(20)
+    assert 300 <= agent.now() <= 400
+
+
+async def test_one_failed_poll_long_after_an_outage_ends_no_wait():
+    """A wait that starts after one that ended in an outage tolerates a failure as any wait does."""
+    agent = FakeAgent(at_times((0, lost()), (3605, "active"), (3700, "completed")))
+    job = agent.job()
+    with pytest.raises(JobTimeoutError):
+        await job.wait(timeout=10)
+    await asyncio.sleep(3590)
+    assert (await job.wait()).status == "completed"
+
+
 # Seeing it change ------------------------------------------------------------------------------
 
 
@@ -238,7 +334,34 @@ async def test_refresh_is_one_look():
     with pytest.raises(NotFoundError):
         await job.refresh()
     assert job.done
-    assert agent.asked == [("docs", "job_1", True)] * 3
+    assert agent.asked == [("docs", "job_1", False)] * 3
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(None, 10.0), (3.0, 3.0), (90.0, 90.0)])
+@pytest.mark.parametrize(
+    "rule", [{"delay": 600.0}, {"status": 429, "headers": {"Retry-After": "9"}}], ids=str
+)
+async def test_refresh_has_a_limit(service, timeout, seconds, rule):
+    """A poll's limit by default; retries count. A web page that shows a job must not hang."""
+    async with service.session() as session:
+        job = await session.create_job("x")
+        service.script.get_job(**rule, times=None)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with pytest.raises((APITimeoutError, APIStatusError)):
+            await job.refresh(timeout=timeout)
+        assert loop.time() - began <= seconds + 0.01
+        assert "delay" not in rule or loop.time() - began == pytest.approx(seconds, abs=0.01)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "5", True, float("nan")])
+async def test_the_limit_of_a_refresh_is_checked(timeout):
+    """The error names the argument, and nothing is sent."""
+    agent = FakeAgent()
+    with pytest.raises(ConfigurationError) as caught:
+        await agent.job().refresh(timeout=timeout)
+    assert caught.value.field == "timeout"
+    assert agent.looks == []
 
 
 # Cancelling ------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import re
 import zlib
 from urllib.parse import quote
 
@@ -25,7 +26,9 @@ REFS = [
     JobRef("docs", "job_1", sent=Stamp(2.5)),
     JobRef("docs", "job_1", created=Stamp(1795324592.125)),
     JobRef("docs", "job_1", created=SENT, sent=SENT, was_final=True),
-    JobRef("docs", "job_1", sent=SENT, end=End("odd=word:x;y/z", SENT)),
+    JobRef("docs", "job_1", sent=SENT, end=End("odd=word:x;y/z_.%~", SENT)),
+    JobRef("docs", "job_1", sent=SENT, end=End("", Stamp(2.5)), failing=Stamp(1e300, 1e-7)),
+    JobRef("docs", "job_1", created=Stamp(-2.0), failing=Stamp(1795324592.125)),
     JobRef("a:b/c", "job 1?é:=", sent=SENT),
 ]
 
@@ -49,12 +52,19 @@ def sealed(body):
 
 
 @pytest.mark.parametrize(
-    "state", ["armed", "Final", "final;later=1", "sent=soon", "sent=1/soon", "sent=inf", "end=completed"]
+    "state", ["armed", "Final", "final:later_1", "sent_soon", "sent_1_soon", "sent_inf", "end_completed"]
 )
 def test_an_unknown_state_is_an_error(state):
     """A later version's word must not be read as one that guards nothing."""
     with pytest.raises(ConfigurationError):
-        JobRef.parse(sealed(f"mintlify-job:2:docs:job_1:{state}"))
+        JobRef.parse(sealed(f"mintlify-job:3:docs:job_1:{state}"))
+
+
+@pytest.mark.parametrize("body", ["2:a:b", "2:a:b:final:x", "3:a", "3:.FF:b", "2:%FF:b:", "3:a::x", "3::b"])
+def test_another_form_is_an_error(body):
+    """A text with a right checksum that no release has written raises the same class of error."""
+    with pytest.raises(ConfigurationError):
+        JobRef.parse(sealed(f"mintlify-job:{body}"))
 
 
 names = st.text(min_size=1).filter(
@@ -67,16 +77,42 @@ def test_any_identifier_survives_every_form(project, job, status):
     """The interface does not show the format of a job's id, so an id can be any text."""
     ref = JobRef(project, job, sent=SENT, end=End(status, SENT))
     assert forms(ref) == [asdict(ref)] * 5
-    assert str(ref).isascii()
-    assert not any(character.isspace() for character in str(ref))
+    assert re.fullmatch("[A-Za-z0-9._:-]+", str(ref))
 
 
 def test_the_text_is_pinned():
     """References are kept in queues and databases: an old text must stay readable."""
-    assert str(JobRef("docs", "job_1")) == sealed("mintlify-job:2:docs:job_1:")
+    assert str(JobRef("docs", "job_1")) == sealed("mintlify-job:3:docs:job_1")
     assert str(REFS[4]) == sealed(
-        "mintlify-job:2:docs:job_1:final;created=1795324592.125/1795324591.0;sent=1795324592.125/1795324591.0"
+        "mintlify-job:3:docs:job_1:final:created_1795324592.125_1795324591.0:sent_1795324592.125_1795324591.0"
     )
+    assert str(REFS[5]) == sealed(
+        "mintlify-job:3:docs:job_1:sent_1795324592.125_1795324591.0:"
+        "end_1795324592.125_1795324591.0_odd.3Dword.3Ax.3By.2Fz_.2E.25.7E"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "ref"),
+    [
+        ("docs:job_1:", REFS[0]),
+        ("docs:job_1:final", REFS[1]),
+        ("docs:job_1:sent=2.5", REFS[2]),
+        (
+            "docs:job_1:final;created=1795324592.125/1795324591.0;sent=1795324592.125/1795324591.0",
+            REFS[4],
+        ),
+        (
+            "docs:job_1:sent=1795324592.125/1795324591.0;"
+            "end=1795324592.125/1795324591.0=odd%3Dword%3Ax%3By%2Fz_.%25~",
+            REFS[5],
+        ),
+        ("a%3Ab%2Fc:job%201%3F%C3%A9%3A%3D:sent=1795324592.125/1795324591.0", REFS[8]),
+    ],
+)
+def test_a_reference_of_0_3_is_read(body, ref):
+    """The references that 0.3 wrote are in queues. They keep all that they say."""
+    assert asdict(JobRef.parse(sealed(f"mintlify-job:2:{body}"))) == asdict(ref)
 
 
 @pytest.mark.parametrize("ref", REFS)
@@ -106,12 +142,43 @@ def test_a_foreign_text_or_object_is_refused(text):
 
 def test_another_version_is_named():
     """A reference from another release says that, rather than being misread, in a pickle, too."""
-    for version in ("1", "3"):
+    for version in ("1", "4"):
         with pytest.raises(ConfigurationError, match=f"version '{version}'"):
             JobRef.parse(f"mintlify-job:{version}:docs:job_1::00000000")
     pickled = pickle.dumps(JobRef("docs", "job_1"), protocol=0)
     with pytest.raises(ConfigurationError, match="version"):
-        pickle.loads(pickled.replace(b"mintlify-job:2:", b"mintlify-job:3:"))
+        pickle.loads(pickled.replace(b"mintlify-job:3:", b"mintlify-job:4:"))
+
+
+OLD = "mintlify-job:1:acme%2Fdocs:job_1:turn=completed;sent=1795324592.5:0a0b0c0d"
+OLD_OBJECT = {"version": 1, "project_id": "acme/docs", "id": "job_1", "awaiting_turn": True}
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: JobRef.parse(OLD),
+        lambda: FakeAgent().job(OLD),
+        lambda: JobRef.from_dict(OLD_OBJECT),
+    ],
+    ids=["parse", "job", "from_dict"],
+)
+def test_a_reference_of_0_2_says_the_way_out(read):
+    """It names the version, and the reference to use instead."""
+    with pytest.raises(ConfigurationError, match=r"version 0\.2") as caught:
+        read()
+    assert "JobRef('acme/docs', 'job_1')" in str(caught.value)
+    assert caught.value.field == "ref"
+
+
+@pytest.mark.parametrize(
+    "stored", [OLD_OBJECT, JobRef("docs", "job_1").to_dict(), {"id": "job_1", "status": "completed"}]
+)
+def test_json_is_not_taken_for_an_id(stored):
+    """The JSON of a reference or of a record would become the id of a job that does not exist."""
+    with pytest.raises(ConfigurationError, match=r"JobRef\.from_dict\(json\.loads") as caught:
+        FakeAgent().job(json.dumps(stored))
+    assert caught.value.field == "ref"
 
 
 @pytest.mark.parametrize("name", ["", " ", ".", "..", "a\nb", "a\x00", "\ud800", None, 3])
@@ -173,7 +240,7 @@ def test_a_session_refuses_what_names_no_job(named):
         agent.job(named)
 
 
-@pytest.mark.parametrize("named", ["job 7/é", "https://x/y", "{", "a:b", "'job'", "mintlify-jobs"])
+@pytest.mark.parametrize("named", ["job 7/é", "https://x/y", "{", "{}", "a:b", "'job'", "mintlify-jobs"])
 def test_a_session_takes_any_id(named):
     """The interface does not show the format of a job's id."""
     assert FakeAgent().job(named).id == named

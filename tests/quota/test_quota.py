@@ -28,11 +28,11 @@ async def time(virtual: VirtualTime) -> asyncio.AbstractEventLoop:
 
 async def use_up(quota: Quota, amount: int, scope: QuotaScope = ACME) -> None:
     for _ in range(amount):
-        await quota.acquire("create_job", scope)
+        await quota.lease("create_job", scope).take()
 
 
 def start(quota: Quota, scope: QuotaScope = ACME, **arguments: Any) -> asyncio.Task[Lease]:
-    return asyncio.create_task(quota.acquire("create_job", scope, **arguments))
+    return asyncio.create_task(quota.lease("create_job", scope).take(**arguments))
 
 
 # ------------------------------------------------------------------ the five limits
@@ -43,10 +43,10 @@ async def test_creates_and_follow_ups_are_counted_together_by_option():
     assert await Quota(create_job=None).left("create_job", ACME) == ()
     quota = Quota(create_job=5, send_message=3, together=True)
     await use_up(quota, 2)
-    await quota.acquire("send_message", ACME)
+    await quota.lease("send_message", ACME).take()
     for operation in ("create_job", "send_message"):
         with pytest.raises(QuotaExceededError) as refused:
-            await quota.acquire(operation, ACME)  # type: ignore[arg-type]
+            await quota.lease(operation, ACME).take()  # type: ignore[arg-type]
         assert refused.value.limit == "agent"
 
 
@@ -62,16 +62,16 @@ async def test_each_assistant_limit_counts_its_own_holder(limit: str, scope: Quo
     """Key, organization and address each have a count, exact to the end of the window."""
     quota = Quota(**{limit: 2})  # type: ignore[arg-type]
     for _ in range(2):
-        await quota.acquire("ask", SITE)
+        await quota.lease("ask", SITE).take()
     with pytest.raises(QuotaExceededError) as refused:
-        await quota.acquire("ask", scope)
+        await quota.lease("ask", scope).take()
     assert refused.value.limit == limit
     assert refused.value.retry_after == pytest.approx(window)
     await asyncio.sleep(window - 1)
     with pytest.raises(QuotaExceededError):
-        await quota.acquire("ask", scope)
+        await quota.lease("ask", scope).take()
     await asyncio.sleep(1)
-    await quota.acquire("ask", scope)
+    await quota.lease("ask", scope).take()
 
 
 async def test_addresses_have_counts_of_their_own():
@@ -79,10 +79,10 @@ async def test_addresses_have_counts_of_their_own():
     store = MemoryStore()
     here = Quota(ask_per_address=1, address="192.0.2.1", store=store)
     there = Quota(ask_per_address=1, address="192.0.2.2", store=store)
-    await here.acquire("ask", SITE)
-    await there.acquire("ask", SITE)
+    await here.lease("ask", SITE).take()
+    await there.lease("ask", SITE).take()
     with pytest.raises(QuotaExceededError):
-        await here.acquire("ask", SITE)
+        await here.lease("ask", SITE).take()
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_a_bad_argument_is_refused_by_name(kind: Any, arguments: dict[str, Any],
 async def test_a_lease_says_how_long_it_took(per: float, margin: float):
     """It is 0 for a free slot, else the wait: a hundredth of the window more, at most a second."""
     quota = Quota(create_job=Limit(1, per=per), mode="wait")
-    first = await quota.acquire("create_job", ACME)
-    second = await quota.acquire("create_job", ACME)
+    first = await quota.lease("create_job", ACME).take()
+    second = await quota.lease("create_job", ACME).take()
     assert (first.waited, second.waited) == (0.0, pytest.approx(per + margin))
 
 
@@ -124,10 +124,10 @@ async def test_a_wait_longer_than_the_deadline_is_refused_at_once(time: asyncio.
     await use_up(quota, 1)
     now = time.time()
     with pytest.raises(QuotaExceededError) as refused:
-        await quota.acquire("create_job", ACME, deadline=now + 900)
+        await quota.lease("create_job", ACME).take(deadline=now + 900)
     assert time.time() == now
     assert refused.value.retry_after == pytest.approx(3600)
-    assert (await quota.acquire("create_job", ACME, deadline=now + 3700)).waited == pytest.approx(3601)
+    assert (await quota.lease("create_job", ACME).take(deadline=now + 3700)).waited == pytest.approx(3601)
 
 
 async def test_a_call_behind_others_is_refused_at_once_too(time: asyncio.AbstractEventLoop):
@@ -138,7 +138,7 @@ async def test_a_call_behind_others_is_refused_at_once_too(time: asyncio.Abstrac
     await settle()
     now = time.time()
     with pytest.raises(QuotaExceededError, match="deadline") as refused:
-        await quota.acquire("create_job", ACME, deadline=now + 900)
+        await quota.lease("create_job", ACME).take(deadline=now + 900)
     assert time.time() == now
     assert refused.value.retry_after == pytest.approx(3601)
     assert refused.value.limit == "create_job"
@@ -178,7 +178,7 @@ async def test_random_lines_lose_no_slot(time: asyncio.AbstractEventLoop, seed: 
 
     async def caller(number: int) -> None:
         try:
-            lease = await quota.acquire("create_job", ACME)
+            lease = await quota.lease("create_job", ACME).take()
         finally:
             waiting.remove(number)
         leases[number] = (time.time(), lease)
@@ -222,12 +222,12 @@ async def test_random_lines_lose_no_slot(time: asyncio.AbstractEventLoop, seed: 
 async def test_a_refund_gives_one_slot_back_once():
     """Refunding twice is refunding once."""
     quota = Quota(create_job=2)
-    lease = await quota.acquire("create_job", ACME)
+    lease = await quota.lease("create_job", ACME).take()
     await use_up(quota, 1)
     assert repr(lease) == "<Lease taken>"
     await lease.refund()
     await lease.refund()
-    assert repr(lease) == "<Lease refunded>"
+    assert repr(lease) == "<Lease free>"
     await use_up(quota, 1)
     with pytest.raises(QuotaExceededError):
         await use_up(quota, 1)
@@ -237,7 +237,7 @@ async def test_a_slot_given_back_in_another_process_is_found():
     """Nobody wakes this process, so it looks each half minute."""
     store = MemoryStore()
     here, there = (Quota(create_job=1, mode="wait", store=store) for _ in range(2))
-    lease = await there.acquire("create_job", ACME)
+    lease = await there.lease("create_job", ACME).take()
     waiting = start(here)
     await asyncio.sleep(1)
     await lease.refund()
@@ -253,13 +253,13 @@ async def test_a_429_stops_everybody_who_shares_the_limit():
     mine, yours = Quota(store=store), Quota(store=store)
     await mine.block("create_job", ACME, 30.0)
     with pytest.raises(QuotaExceededError, match="asked for a pause") as refused:
-        await yours.acquire("create_job", ACME)
+        await yours.lease("create_job", ACME).take()
     assert refused.value.retry_after == pytest.approx(30)
     assert refused.value.limit is None
-    await yours.acquire("create_job", QuotaScope(project="other"))
-    await yours.acquire("send_message", ACME)
+    await yours.lease("create_job", QuotaScope(project="other")).take()
+    await yours.lease("send_message", ACME).take()
     await asyncio.sleep(30)
-    await yours.acquire("create_job", ACME)
+    await yours.lease("create_job", ACME).take()
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ async def test_a_store_that_is_away_refuses(caplog: pytest.LogCaptureFixture):
     quota = Quota(store=store)
     for _ in range(50):
         with pytest.raises(QuotaExceededError, match="nothing was sent: the store is away") as refused:
-            await quota.acquire("create_job", ACME)
+            await quota.lease("create_job", ACME).take()
         assert refused.value.retry_after == 1
         assert "the store is away" in str(refused.value.__cause__)
     assert store.steps == 1  # a store that hangs costs a second at most once a second
@@ -349,7 +349,7 @@ async def test_a_store_that_is_away_refuses(caplog: pytest.LogCaptureFixture):
 async def test_a_store_that_is_away_lets_through_by_choice(caplog: pytest.LogCaptureFixture):
     """What was sent meanwhile is not counted, and not refunded."""
     quota = Quota(create_job=2, store=AwayStore(10), on_store_error="allow")
-    leases = [await quota.acquire("create_job", ACME) for _ in range(20)]
+    leases = [await quota.lease("create_job", ACME).take() for _ in range(20)]
     await leases[0].refund()
     await asyncio.sleep(10)
     await use_up(quota, 2)
@@ -365,31 +365,61 @@ async def test_waiting_rides_out_a_hiccup_of_the_store(time: asyncio.AbstractEve
     assert max(lease.waited for lease in leases) <= 1.1
 
 
-@pytest.mark.parametrize("error", [StateError, OSError])
-async def test_a_refund_that_fails_does_not_raise(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
-):
-    """The slot stays taken, which sends too little at most. It hides no error of the request."""
-
-    async def fail(*args: Any, **kwargs: Any) -> None:
-        raise error("the store is away")
-
-    store = MemoryStore()
-    lease = await Quota(store=store).acquire("create_job", ACME)
-    monkeypatch.setattr(store, "refund", fail)
-    await lease.refund()
-    assert "could not be given back" in caplog.text
-
-
-async def test_a_cancelled_call_gives_its_slot_back():
+async def test_a_cancelled_call_can_give_its_slot_back():
     """Cancelled after the store granted the slot and before the caller had it."""
     quota = Quota(create_job=1, store=AwayStore(0, latency=1))
-    task = start(quota)
+    lease = quota.lease("create_job", ACME)
+    task = asyncio.create_task(lease.take())
     await asyncio.sleep(0.5)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert lease.may_be_taken
+    await lease.refund()
     await use_up(quota, 1)
+
+
+async def test_a_store_that_stays_away_ends_a_wait(time: asyncio.AbstractEventLoop):
+    """A call without a limit waits a minute for it, not for ever; one in the middle of its wait, too."""
+    store = AwayStore(0)
+    quota = Quota(create_job=1, mode="wait", store=store)
+    await use_up(quota, 1)
+    waiting = start(quota)
+    await asyncio.sleep(1000)
+    store.back_at = time.time() + 1e6
+    began = time.time()
+    with pytest.raises(QuotaExceededError, match="cannot be used"):
+        await waiting
+    assert 60 <= time.time() - began <= 95
+
+
+@pytest.mark.parametrize("limited_by", ["max_wait", "deadline"])
+async def test_the_refusal_of_a_wait_names_what_limits_it(time: asyncio.AbstractEventLoop, limited_by: str):
+    """The first in the line, and one behind it."""
+    quota = Quota(create_job=1, mode="wait", max_wait=100 if limited_by == "max_wait" else None)
+    await use_up(quota, 1)
+    limit = {} if limited_by == "max_wait" else {"deadline": time.time() + 100, "limited_by": "timeout="}
+    first, second = start(quota, **limit), start(quota, **limit)
+    name = "max_wait= of the quota" if limited_by == "max_wait" else "timeout="
+    for call in (first, second):
+        with pytest.raises(QuotaExceededError, match=f"{name} allows no longer wait"):
+            await call
+
+
+async def test_all_waits_of_a_call_share_its_max_wait():
+    """What it has waited before counts."""
+    quota = Quota(create_job=1, mode="wait", max_wait=4000)
+    await use_up(quota, 1)
+    with pytest.raises(QuotaExceededError, match="max_wait"):
+        await quota.lease("create_job", ACME).take(waited=1000)
+    assert (await quota.lease("create_job", ACME).take(waited=100)).waited >= 3600
+
+
+@pytest.mark.parametrize("value", [-1, 0, "5", True])
+def test_max_wait_is_checked(value: Any):
+    """A number of seconds above 0, or None."""
+    with pytest.raises(ConfigurationError, match="max_wait"):
+        Quota(max_wait=value)
 
 
 async def test_a_thousand_waiters_ask_the_store_a_few_times_each():

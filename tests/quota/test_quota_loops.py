@@ -14,7 +14,7 @@ ACME = QuotaScope(project="acme")
 
 async def elsewhere(quota: Quota) -> Lease:
     """Take a slot on another loop."""
-    return await asyncio.to_thread(asyncio.run, quota.acquire("create_job", ACME))
+    return await asyncio.to_thread(asyncio.run, quota.lease("create_job", ACME).take())
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -28,7 +28,7 @@ async def test_unblock_wakes_calls_on_all_loops():
     quota = Quota(mode="wait")
     await quota.block("create_job", ACME, 600)
     calls = [asyncio.create_task(elsewhere(quota)) for _ in range(2)]
-    calls.append(asyncio.create_task(quota.acquire("create_job", ACME)))
+    calls.append(asyncio.create_task(quota.lease("create_job", ACME).take()))
     await until(lambda: quota.waiting == 3)
     await quota.unblock("create_job", ACME)
     async with asyncio.timeout(20):
@@ -38,11 +38,11 @@ async def test_unblock_wakes_calls_on_all_loops():
 async def test_a_loop_that_was_closed_with_a_waiting_call_harms_nobody():
     """No call of another loop waits for it."""
     quota = Quota(create_job=1, mode="wait")
-    lease = await quota.acquire("create_job", ACME)
+    lease = await quota.lease("create_job", ACME).take()
 
     def leave_a_call() -> asyncio.Task[Lease]:
         loop = asyncio.new_event_loop()
-        task = loop.create_task(quota.acquire("create_job", ACME))
+        task = loop.create_task(quota.lease("create_job", ACME).take())
         loop.run_until_complete(asyncio.sleep(0.01))
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         loop.close()
@@ -52,5 +52,5 @@ async def test_a_loop_that_was_closed_with_a_waiting_call_harms_nobody():
     assert quota.waiting == 1
     await lease.refund()
     async with asyncio.timeout(20):
-        await quota.acquire("create_job", ACME)
+        await quota.lease("create_job", ACME).take()
     assert not dead.done()

@@ -92,9 +92,9 @@ async def test_each_attempt_that_may_have_been_sent_takes_a_slot(service: LocalS
 async def test_a_refusal_of_the_service_is_shown_as_its_own(service: LocalService, mode: Any):
     """A 429 without a time blocks for a minute, longer than the call may last: the caller sees the 429."""
     service.script.create_job(status=429, body="")
-    async with service.session(quota=Quota(mode=mode), timeouts=Timeouts(request=50)) as session:
+    async with service.session(quota=Quota(mode=mode)) as session:
         with pytest.raises(RateLimitError):
-            await session.create_job("Fix it")
+            await session.create_job("Fix it", timeout=50)
     assert service.requests.count("create_job") == 1
 
 

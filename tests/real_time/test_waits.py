@@ -8,8 +8,16 @@ from contextlib import AsyncExitStack
 import anyio
 import pytest
 
-from mintlify_async import JobTimeoutError, PollPolicy, as_completed, wait_all
-from mintlify_async.testing import JobLife
+from mintlify_async import (
+    APIConnectionError,
+    APITimeoutError,
+    JobTimeoutError,
+    PollPolicy,
+    ServerError,
+    as_completed,
+    wait_all,
+)
+from mintlify_async.testing import JobLife, faults
 
 JOBS = 20
 POLLS = 3
@@ -131,6 +139,22 @@ async def test_waits_that_begin_at_any_moment(service, session):
     records = await asyncio.gather(*(late(0.007 * number) for number in range(JOBS)))
     assert {record.status for record in records} == {"completed"}
     assert service.requests.count("get_job") <= 10 + JOBS
+
+
+@pytest.mark.parametrize("rule", [{"fault": faults.Close()}, {"status": 503}, {"delay": 30.0}], ids=str)
+async def test_waits_whose_polls_fail_say_so(service, session, rule):
+    """Each timeout has the error of its polls, also where they hang, and short waits end after an outage."""
+    patient = session.with_options(poll=PollPolicy(outage=0.5))
+    jobs = [await patient.create_job("x") for _ in range(3)]
+    service.script.get_job(**rule, times=None)
+    async with asyncio.timeout(20):
+        for error in await asyncio.gather(*(job.wait(timeout=0.1) for job in jobs), return_exceptions=True):
+            assert type(error) is JobTimeoutError
+            assert error.__cause__ is error.error is not None
+            assert "keeps running" not in str(error)
+        await asyncio.sleep(0.5)
+        errors = await asyncio.gather(*(job.wait(timeout=0.1) for job in jobs), return_exceptions=True)
+    assert {type(error) for error in errors} <= {APIConnectionError, APITimeoutError, ServerError}
 
 
 async def test_waits_that_time_out_together(service, session):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import multiprocessing
+import os
 import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,31 @@ def test_what_names_no_file_is_refused(path: str):
     """A database in memory would be another one for each step (D3)."""
     with pytest.raises(ConfigurationError, match=r"in memory, use MemoryStore\(\)"):
         SQLiteStore(path)
+
+
+@pytest.mark.parametrize("make", [str, os.fsencode, Path])
+async def test_a_tilde_is_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[str], Any]
+):
+    """A folder of the name ~ would be another one in each working directory."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    store = SQLiteStore(make("~/store.db"))
+    await put(store, A)
+    assert (home / "store.db").exists()
+    assert repr(str(home / "store.db")) in repr(store)
+    await put(SQLiteStore("./~store.db"), A)
+    assert (tmp_path / "~store.db").exists()
+
+
+@pytest.mark.parametrize("path", ["$HOME/l.db", "${X}.db", "$", "~no-such-user/l.db", Path("$HOME/l.db")])
+def test_a_path_that_nobody_has_expanded_is_refused(path: str | Path):
+    """The error says why, and how to name such a file."""
+    with pytest.raises(ConfigurationError, match=r"path begins with .*\./ in front") as caught:
+        SQLiteStore(path)
+    assert caught.value.field == "path"
 
 
 def test_a_new_file_is_private(store: SQLiteStore, path: Path):
@@ -359,15 +385,15 @@ async def test_a_slot_of_the_future_counts_for_one_window(path: Path):
         return Quota(create_job=1, store=SQLiteStore(path))
 
     with clock(DAYS):
-        await quota().acquire("create_job", SCOPE)
+        await quota().lease("create_job", SCOPE).take()
     with pytest.raises(QuotaExceededError) as refused:
-        await quota().acquire("create_job", SCOPE)
+        await quota().lease("create_job", SCOPE).take()
     assert refused.value.retry_after == pytest.approx(3600, abs=60)
     with clock(1800):
         (left,) = await quota().left("create_job", SCOPE)
         assert left.next_in == pytest.approx(1800, abs=60)
     with clock(3660):
-        await quota().acquire("create_job", SCOPE)
+        await quota().lease("create_job", SCOPE).take()
 
 
 @pytest.mark.parametrize("retry_after", [None, 600.0])
@@ -386,7 +412,7 @@ async def test_a_block_of_the_future_lasts_as_long_as_it_was_made_for(path: Path
     (left,) = await quota.left("create_job", SCOPE)
     assert left.blocked == pytest.approx(seconds, abs=seconds / 2 - 1)
     with clock(seconds + 60):
-        await quota.acquire("create_job", SCOPE)
+        await quota.lease("create_job", SCOPE).take()
 
 
 async def test_a_record_of_the_future_is_as_old_as_its_first_reading(store: SQLiteStore):

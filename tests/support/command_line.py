@@ -7,7 +7,7 @@ import contextlib
 import io
 import os
 import sys
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 from unittest import mock
 
 from mintlify_async.cli import main
@@ -28,16 +28,18 @@ async def run(
     service: LocalService | None = None,
     stdin: str | None = None,
     encoding: str = "utf-8",
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
     **env: str | None,
 ) -> Ended:
-    """Run the command to its end, with *service* in its environment."""
+    """Run the command to its end, with *service* in its environment, and other streams where given."""
     environment = child_environment(service, **{"NO_COLOR": "1", "COLUMNS": "100"} | env)
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding, newline="") for _ in range(2))
     with (
         mock.patch.dict(os.environ, environment, clear=True),
         mock.patch("sys.stdin", io.StringIO(stdin or "")),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
+        contextlib.redirect_stdout(stdout or out),
+        contextlib.redirect_stderr(stderr or err),
     ):
         status = await asyncio.to_thread(main, list(arguments))
     for stream in (out, err):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from email.utils import formatdate
 from types import SimpleNamespace
 from typing import Any, cast
@@ -140,7 +141,7 @@ class FakeAgent:
 
     async def _take(self, call: Call, job_id: str, sending: Sending) -> WholeResponse:
         self.sent.append((job_id, call.prompt))
-        sending.sent_at = dates.now()
+        await sending.first_byte(sending.begin())
         await asyncio.sleep(0)
         seen = await self.on_send() if self.on_send else "active"
         if isinstance(seen, QuotaExceededError) or getattr(seen, "sent", None) == "no":
@@ -182,6 +183,15 @@ class FakeAgent:
             self.scripts[name] = script()
             handles.append(self.job(name))
         return handles
+
+
+@contextlib.contextmanager
+def machine(ahead: float) -> Iterator[None]:
+    """Let this machine's clock be ahead of the true one."""
+    true = dates.now
+    with dates.read_from(lambda source=dates._source: source() + ahead):
+        yield
+    assert dates.now is true
 
 
 def tasks_left() -> list[asyncio.Task[Any]]:

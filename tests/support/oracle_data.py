@@ -17,6 +17,7 @@ LENIENT = {
     "raw-start-message-id-null": "null in an optional field counts as absent",
     "raw-unknown-type": "a type that is not known passes as UnknownEvent",
     "raw-unknown-type-first": "a type that is not known passes as UnknownEvent",
+    "raw-empty-data-event": "an event whose data is empty is a heartbeat",
     "raw-json-proto-key": "the key __proto__ is harmless in Python",
 }
 """Scenarios in which JavaScript refuses an event and this package, by design, does not."""
@@ -140,14 +141,19 @@ def without_streamed_inputs(ours: dict[str, Any], theirs: dict[str, Any], *, las
     return {**theirs, "parts": parts}
 
 
-def joined(content: Any, *, doubles: bool = False) -> Any:
-    """Return *content* with halves of characters joined, as in JSON, and with numbers as doubles."""
+def joined(content: Any, *, doubles: bool = False, halves: str = "surrogatepass") -> Any:
+    """Return *content* with halves of characters joined, as in JSON, and with numbers as doubles.
+
+    *halves* says how Python decodes a half that stands alone.
+    """
     if isinstance(content, str):
-        return content.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        return content.encode("utf-16-le", "surrogatepass").decode("utf-16-le", halves)
     if isinstance(content, list):
-        return [joined(item, doubles=doubles) for item in content]
+        return [joined(item, doubles=doubles, halves=halves) for item in content]
     if isinstance(content, dict):
-        return {joined(k): joined(v, doubles=doubles) for k, v in content.items()}
+        return {
+            joined(k, halves=halves): joined(v, doubles=doubles, halves=halves) for k, v in content.items()
+        }
     if doubles and isinstance(content, int) and not isinstance(content, bool):
         return float(content)
     return content

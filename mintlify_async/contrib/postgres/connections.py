@@ -23,8 +23,8 @@ except ModuleNotFoundError as error:
 from mintlify_async.errors import ConfigurationError, MintlifyError, printable
 from mintlify_async.runtime.limits import TimeLimit
 
-from ..remote_steps import StepLine
-from .postgres_failures import FAILURES, BorrowError, explain, summary
+from ..remote_steps import StepLine, described
+from .postgres_failures import FAILURES, BorrowError, explain
 
 CLOSE_SECONDS: Final = 1.0
 """How long closing waits for running steps and for the server, in seconds."""
@@ -139,7 +139,7 @@ class LoopConnections:
         except (MintlifyError, *FAILURES):
             raise
         except Exception as error:
-            raise BorrowError(summary(error)) from None
+            raise BorrowError(described(error)) from None
         check_connection(connection)
         return cast("Connection", connection)
 

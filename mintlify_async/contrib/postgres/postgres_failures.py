@@ -6,7 +6,7 @@ from typing import Final
 
 import asyncpg
 
-from mintlify_async.errors import printable
+from ..remote_steps import described
 
 
 class BorrowError(Exception):
@@ -43,14 +43,10 @@ REASONS: Final = {
 
 def explain(error: Exception, table: str) -> tuple[str, bool]:
     """Return the reason of *error*, and whether steps that wait for their turn would fail in the same way."""
+    if isinstance(error, BorrowError):
+        return str(error), False
     if isinstance(error, asyncpg.DataError):
         return "DataError: a key or value cannot be stored", False  # its text may show them
     state = getattr(error, "sqlstate", None) or ""
-    reason = REASONS[state].format(table=table) if state in REASONS else summary(error)
+    reason = REASONS[state].format(table=table) if state in REASONS else described(error)
     return reason, isinstance(error, OSError)  # TimeoutError is one
-
-
-def summary(error: Exception) -> str:
-    """Return the class and the first line of *error*. The next line of a server's error is its DETAIL."""
-    line = printable(str(error).partition("\n")[0])
-    return line if isinstance(error, BorrowError) else f"{type(error).__name__}: {line}".rstrip(": ")

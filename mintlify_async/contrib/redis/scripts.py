@@ -22,9 +22,9 @@ except ModuleNotFoundError as error:
     raise extra_missing("redis", error) from None
 
 from mintlify_async.checks import LARGEST, check_number
-from mintlify_async.errors import ConfigurationError, printable
+from mintlify_async.errors import ConfigurationError
 
-from ..remote_steps import FirstLoop, StepLine
+from ..remote_steps import FirstLoop, StepLine, described
 
 Argument = str | bytes | int | float
 
@@ -83,7 +83,7 @@ def new_line(places: int) -> StepLine:
 
 def explain(error: Exception) -> tuple[str, bool]:
     """Return the reason of *error*. Scripts in the line would fail in the same way."""
-    return f"{type(error).__name__}: {printable(str(error))}".rstrip(": "), True
+    return described(error), True
 
 
 _connections: weakref.WeakKeyDictionary[object, ClientConnections] = weakref.WeakKeyDictionary()

@@ -6,10 +6,11 @@ Both choose the messages to send, their thread, and the data of the thread that 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from attrs import evolve
 
@@ -42,6 +43,7 @@ class Chat:
     Attributes:
         messages: The messages that are sent, as JSON objects.
         answer_id: The id under which a store keeps the answer; "" for that of the service.
+        used_ids: The ids of the messages before the answer.
         hider: Removes text that no web page may see.
         progress: A history's data while this is being answered. It has the question, its place in the
             history, and the id of the last message in the store, or None.
@@ -50,6 +52,7 @@ class Chat:
     def __init__(self) -> None:
         self.messages: Sequence[Wire] = ()
         self.answer_id = ""
+        self.used_ids: Collection[str] = ()
         self.hider = ThreadHider()
         self.events = SafeEvents()
         self.progress: Wire = {}
@@ -72,7 +75,20 @@ class Chat:
 
     def frames(self, wire: Wire, thread: Thread | None) -> list[bytes]:
         """Return the web page's event for *wire*, an event of an answer in *thread*."""
-        return [frame(event, self.hider) for event in self.events.page(wire)]
+        return [frame(event, self.hider) for event in self._page_events(wire)]
+
+    def _page_events(self, wire: Wire) -> list[Wire]:
+        """Return the events for *wire* that a page accepts, and whose message id the relay accepts later."""
+        if wire["type"] == "start" and not self._fits(wire.get("messageId")):
+            wire = {**wire, "messageId": None}
+        return self.events.page(wire)
+
+    def _fits(self, id: object) -> TypeGuard[str]:
+        """Return whether *id* is valid, is new in this chat, and may be seen by a page as it is."""
+        if not is_id(id) or id in self.used_ids:
+            return False
+        start = {"type": "start", "messageId": id}
+        return bool(json.loads(frame(start, self.hider).removeprefix(b"data: ")) == start)
 
     def ending(self, thread: Thread | None) -> list[bytes]:
         """Return the missing events for the web page if the answer ended without its last event."""
@@ -94,6 +110,7 @@ class PageChat(Chat):
     ) -> None:
         super().__init__()
         self.messages = question.messages
+        self.used_ids = question.ids
         self._session = session
         self._user, self._seal, self._site = user, seal, site
         self._options = options
@@ -124,7 +141,7 @@ class PageChat(Chat):
         """Return the web page's event for *wire*. The metadata of two events has the sealed thread."""
         if thread is None or wire["type"] not in ("start", "finish"):
             return super().frames(wire, thread)
-        return [self._with_seal(self.hider.hide(event), thread) for event in self.events.page(wire)]
+        return [self._with_seal(self.hider.hide(event), thread) for event in self._page_events(wire)]
 
     def ending(self, thread: Thread | None) -> list[bytes]:
         """Return the thread, or nothing if the web page has it."""
@@ -156,7 +173,6 @@ class StoredChat(Chat):
         self._limits = limits
         self._options = options
         self._asked: Sequence[Message] = ()
-        self._used_ids: Collection[str] = ()  # the ids of the messages before the answer
         self._replacing: str | None = None
 
     async def begin(self) -> None:
@@ -182,7 +198,7 @@ class StoredChat(Chat):
         sent = [message for message in (*history, *self._asked) if message.role != "system"]
         self.messages = [_sendable(message) for message in sent[-self._limits.max_messages :]]
         self._limits.check(self.messages)
-        self._used_ids = {message.id for message in (*history, *self._asked)}
+        self.used_ids = {message.id for message in (*history, *self._asked)}
         asked = [message.to_wire() for message in self._asked]
         self.progress = {"asked": asked, "place": len(history), "last": last and last.id}
 
@@ -214,9 +230,8 @@ class StoredChat(Chat):
         """Return the web page's event for *wire*. The first is a ``start`` with the final id."""
         if wire["type"] == "start":
             if not self.answer_id:
-                message_id: str = wire.get("messageId") or ""
-                fits = len(message_id) <= ID_CHARACTERS and message_id not in self._used_ids
-                self.answer_id = (message_id if fits else "") or str(uuid.uuid4())
+                message_id = wire.get("messageId")
+                self.answer_id = message_id if self._fits(message_id) else str(uuid.uuid4())
             wire = {**wire, "messageId": self.answer_id}
         elif not self.answer_id:
             return [*self.frames({"type": "start"}, thread), *self.frames(wire, thread)]

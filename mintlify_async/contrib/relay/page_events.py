@@ -17,7 +17,7 @@ from typing import Any
 
 from mintlify_async.events import ReasoningDelta, StreamEvent, TextDelta
 
-from .page_question import Wire, is_field, is_list, is_object, shapes
+from .page_question import Wire, is_field, is_id, is_list, is_object, shapes
 from .refusals import CUT_TEXT, STEP_FAILED_TEXT, masked
 
 OUR_DATA = "data-mintlify-"  # starts the names of data parts that are ours and not the service's
@@ -94,7 +94,8 @@ class SafeEvents:
         if part in self._open:
             return self._part(part, step, event)
         if kind == "start":
-            if self._named:  # a second id would make the page show a second message
+            # A second id would make the page show a second message. The page makes an id if there is none.
+            if self._named or not is_id(event.get("messageId")):
                 event.pop("messageId", None)
             self._named = self._named or "messageId" in event
         elif kind == "finish-step":

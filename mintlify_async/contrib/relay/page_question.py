@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, cast
 
 from attrs import define, field, frozen
 
 from mintlify_async.checks import CURRENT_PATH_MAX_CHARACTERS as PATH_CHARACTERS
 from mintlify_async.checks import check_field, check_number
+from mintlify_async.model.json_text import whole_characters
 
 from .refusals import BUSY_TEXT, TOO_LONG_TEXT, RelayRefusal, retry_after_header
 
@@ -65,6 +66,7 @@ class PageQuestion:
 
     Attributes:
         messages: The history as JSON objects, with allowed roles and parts only.
+        ids: The ids of all messages that the page sent.
         seal: The sealed thread that the page sent, not opened yet, or None.
         chat_id: The id that the page gave the chat, or None.
         message_id: The message to edit or to answer again. None if there is none, or no store.
@@ -73,6 +75,7 @@ class PageQuestion:
     """
 
     messages: list[Wire]
+    ids: Collection[str] = ()
     seal: str | None = None
     chat_id: str | None = None
     message_id: str | None = None
@@ -212,6 +215,7 @@ def read_question(body: Wire, limits: QuestionLimits, *, stored: bool) -> PageQu
         raise RelayRefusal(400, f"currentPath must be a path of at most {PATH_CHARACTERS} characters.")
     return PageQuestion(
         messages=messages,
+        ids={message["id"] for message in cast("list[Wire]", history)},
         seal=None if stored else _seal(body, history),
         chat_id=chat_id,
         message_id=target,
@@ -393,6 +397,5 @@ def read_part(part: object) -> Wire | None:
             continue
         if not is_field(kind, name, value):
             raise RelayRefusal(400, f"A {kind} part's {name} is missing, too long or invalid.")
-        # Half a character must not end the chat. For U+FFFD in its place it would take 1 µs each.
-        checked_part[name] = value.encode("utf-8", "replace").decode()
+        checked_part[name] = whole_characters(value)  # half a character must not end the chat
     return checked_part

@@ -26,7 +26,7 @@ async def granted(quota: Quota, tries: int) -> int:
     count = 0
     for _ in range(tries):
         try:
-            await quota.acquire("create_job", ACME)
+            await quota.lease("create_job", ACME).take()
         except QuotaExceededError:
             continue
         count += 1
@@ -36,8 +36,8 @@ async def granted(quota: Quota, tries: int) -> int:
 async def test_every_key_expires_and_contains_no_names(redis_client: Any):
     """Nothing is left behind for ever, and nothing can be read from the names."""
     quota = Quota(store=RedisStore(redis_client, timeout=20))
-    await quota.acquire("create_job", ACME)
-    await quota.acquire("ask", SITE)
+    await quota.lease("create_job", ACME).take()
+    await quota.lease("ask", SITE).take()
     await quota.block("create_job", ACME)
     await quota.block("ask", SITE, 30)
     keys = [key.decode() for key in await redis_client.keys("*")]
@@ -84,7 +84,7 @@ async def main():
         await client.incr("ready")
         while int(await client.get("ready")) < 4:
             await asyncio.sleep(0.01)
-        calls = [quota.acquire("create_job", QuotaScope(project="p")) for _ in range(50)]
+        calls = [quota.lease("create_job", QuotaScope(project="p")).take() for _ in range(50)]
         results = await asyncio.gather(*calls, return_exceptions=True)
     assert all(isinstance(result, Lease | QuotaExceededError) for result in results), results
     print(sum(isinstance(result, Lease) for result in results))
@@ -108,7 +108,7 @@ async def test_who_waits_gets_the_next_slots(redis_client: Any):
     stores = [RedisStore(redis_client, timeout=20) for _ in range(2)]
     quotas = [Quota(create_job=Limit(2, per=1), mode="wait", store=store) for store in stores]
     start = asyncio.get_running_loop().time()
-    await asyncio.gather(*(quota.acquire("create_job", ACME) for quota in quotas * 3))
+    await asyncio.gather(*(quota.lease("create_job", ACME).take() for quota in quotas * 3))
     assert asyncio.get_running_loop().time() - start >= 1.9  # no slot comes early
     stats = await redis_client.info("commandstats")
     assert sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval")) <= 8 * 6

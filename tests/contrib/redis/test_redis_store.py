@@ -182,6 +182,35 @@ async def test_a_partition_stops_a_crowd_once():
     assert "no answer within the timeout of 0.3 s" in str(results[0])
 
 
+BROKEN = {
+    "password": ({"password": "wrong-secret"}, "AuthenticationError"),
+    "user": ({"username": "nobody", "password": "wrong-secret"}, "AuthenticationError"),
+    "no password": ({}, "AuthenticationError|Authentication required"),
+    "RESP2": ({"password": "wrong-secret", "protocol": 2}, "AuthenticationError"),
+    "port": ({"port": 1}, "ConnectionError.*127.0.0.1:1"),
+    "host": ({"host": "no-such-host.invalid"}, "ConnectionError.*no-such-host.invalid"),
+    "socket": ({"unix_socket_path": "/no/such/socket"}, "ConnectionError.*/no/such/socket"),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["own loop", "other loop"])
+async def test_what_is_wrong_with_redis_is_told_although_its_client_tries_again(
+    own_redis: Callable[..., RedisServer], broken: str, elsewhere: bool
+):
+    """A default client of redis-py tries for longer than a step may take; the error is the one it hides."""
+    server = own_redis()
+    server.say(b"CONFIG SET requirepass right")
+    settings, reason = BROKEN[broken]
+    async with Redis(**{"host": "127.0.0.1", "port": server.port} | settings) as client:
+        store = RedisStore(client, timeout=1)
+        if elsewhere:
+            await asyncio.gather(store.read([A]), return_exceptions=True)
+        with pytest.raises(StateError, match=reason) as caught:
+            await (asyncio.to_thread(asyncio.run, store.read([A])) if elsewhere else store.read([A]))
+        assert "wrong-secret" not in str(caught.value)
+
+
 class DeadClient:
     """A Redis that was never there."""
 

@@ -1,0 +1,102 @@
+"""Opens the ledger that a flag or a variable names: a SQLite file, or a URL."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import mintlify_async as mintlify
+
+from ..checks import check_path
+from ..storage import Store
+from .error_advice import UsageError
+
+LEDGER_VARIABLE: Final = "MINTLIFY_LEDGER"
+"""Names the ledger of a command without ``--ledger``. Other users cannot see a password in it."""
+
+
+@asynccontextmanager
+async def _open_redis(url: str, create: bool) -> AsyncGenerator[Store]:
+    try:
+        from ..contrib.redis import RedisStore
+    except ModuleNotFoundError as error:
+        raise UsageError(str(error)) from None
+    from redis.asyncio import Redis  # only after the extra was found
+
+    try:
+        client = Redis.from_url(url)  # pyright: ignore[reportUnknownMemberType] - it takes any option
+    except ValueError:  # its text may have a part of the password
+        raise UsageError("the ledger's URL cannot be read; percent-encode its password") from None
+    async with client:
+        yield RedisStore(client)
+
+
+@asynccontextmanager
+async def _open_postgres(url: str, create: bool) -> AsyncGenerator[Store]:
+    try:
+        from ..contrib.postgres import PostgresStore
+    except ModuleNotFoundError as error:
+        raise UsageError(str(error)) from None
+    async with aclosing(PostgresStore(url)) as store:
+        if create:
+            await store.setup()
+        yield store
+
+
+SCHEMES: Final[Mapping[str, Callable[[str, bool], AbstractAsyncContextManager[Store]]]] = {
+    "postgres": _open_postgres,
+    "postgresql": _open_postgres,
+    "redis": _open_redis,
+    "rediss": _open_redis,
+    "unix": _open_redis,
+}
+"""How the store of a URL is opened, and closed at the end of a block, by the URL's scheme."""
+
+
+@asynccontextmanager
+async def open_ledger(options: argparse.Namespace, *, create: bool) -> AsyncGenerator[Store]:
+    """Open the ledger that ``--ledger`` or the variable names, for the length of a block.
+
+    Args:
+        options: The arguments of the command.
+        create: Whether to make a file that does not exist, with its folder. An empty cache of a CI service
+            has none.
+
+    Raises:
+        UsageError: There is no such ledger.
+        ConfigurationError: The file's name is invalid.
+    """
+    name = options.ledger or os.environ.get(LEDGER_VARIABLE, "")
+    if not name:
+        raise UsageError(
+            f"name the ledger with --ledger or {LEDGER_VARIABLE}: a SQLite file, redis://… or postgresql://…"
+        )
+    if options.ledger and re.search(r"://.*:.*@|[?&]password=", name):
+        raise UsageError(
+            f"--ledger has a password, which other users can see; set {LEDGER_VARIABLE} to this URL instead"
+        )
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", name)
+    if scheme and "://" in name and scheme[1].lower() in SCHEMES:
+        async with SCHEMES[scheme[1].lower()](name, create) as store:
+            yield store
+    elif scheme and ("://" in name or scheme[1].lower() in SCHEMES):
+        known = ", ".join(f"{one}://" for one in SCHEMES)
+        raise UsageError(f"the ledger {scheme[1]}:… is no SQLite file, and no URL that starts with {known}")
+    elif name == "git" or name.startswith("git:"):  # a ledger of 0.2; a file of that name protects nothing
+        raise UsageError(f"--ledger {name}: git ledgers are gone; name a FILE that the next run has, too")
+    else:
+        yield _file_store(check_path(name, "ledger"), create=create)
+
+
+def _file_store(name: str, *, create: bool) -> mintlify.SQLiteStore:
+    store = mintlify.SQLiteStore(name)
+    if create:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+    elif not Path(name).is_file():
+        raise UsageError(f"there is no ledger {name}")
+    return store
