@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
 from mintlify_async.checks import LARGEST, check_keep, check_number
 from mintlify_async.errors import ConfigurationError, StateError
+from mintlify_async.runtime.limits import TimeLimit
 from mintlify_async.runtime.per_event_loop import LoopLocal
 from mintlify_async.storage.store import Record, Snapshot, TakeResult, Usage, Window
 
@@ -186,18 +188,22 @@ class PostgresStore:
         self._writes += 1
         if self._writes % CLEAN_EVERY == 1:
             with suppress(StateError):
-                await self._statement(self._sql.clean, seconds=min(CLEAN_SECONDS, self._timeout))
+                await self._step(self._clean)
 
-    async def _statement(self, sql: str, *args: Any, seconds: float | None = None) -> Rows:
-        return await self._step(lambda connection: run_statement(connection, sql, args), seconds)
+    async def _clean(self, connection: Connection) -> Rows:
+        # A limit of its own: with that of the step, a slow clean-up would look like a server that is away.
+        with suppress(TimeoutError), TimeLimit(asyncio.get_running_loop().time() + CLEAN_SECONDS):
+            await run_statement(connection, self._sql.clean, ())
+        return ()
+
+    async def _statement(self, sql: str, *args: Any) -> Rows:
+        return await self._step(lambda connection: run_statement(connection, sql, args))
 
     async def _transaction(self, locks: Sequence[str], sql: str, *args: Any) -> Rows:
         begin = "; ".join([self._begin, *locks])
         return await self._step(lambda connection: run_transaction(connection, begin, sql, args))
 
-    async def _step(
-        self, work: Callable[[Connection], Awaitable[Rows]], seconds: float | None = None
-    ) -> Rows:
+    async def _step(self, work: Callable[[Connection], Awaitable[Rows]]) -> Rows:
         """Return the result of *work* on a connection.
 
         Raises:
@@ -214,7 +220,7 @@ class PostgresStore:
                     with suppress(*AGAIN):
                         return await work(connection)
 
-        return await here.line.run(step, seconds or self._timeout)
+        return await here.line.run(step, self._timeout)
 
     def _connect(self) -> LoopConnections:
         if not isinstance(self._source, str) and not self._first_loop.is_running():

@@ -263,6 +263,24 @@ async def test_a_statement_that_could_not_be_ordered_is_repeated(
     await other.close()
 
 
+async def test_a_slow_clean_up_fails_nobody(store: PostgresStore, postgres_server: PostgresServer):
+    """It ends after a quarter of a second. Steps that wait for its connection are done after it."""
+    await put(store, A, keep=0.001)
+    postgres_server.say(
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql "
+        "AS 'BEGIN PERFORM pg_sleep(9); RETURN OLD; END'",
+        "CREATE TRIGGER slow BEFORE DELETE ON mintlify_async FOR EACH ROW EXECUTE FUNCTION slow()",
+    )
+    narrow = PostgresStore(postgres_server.url, timeout=20, size=1)
+    start = time.monotonic()
+    first = asyncio.create_task(put(narrow, "room/open/first"))
+    await asyncio.sleep(0.15)  # it cleans up
+    await asyncio.gather(first, *(put(narrow, f"room/open/{number}") for number in range(49)))
+    assert time.monotonic() - start < 5
+    assert len(await narrow.keys("room/open/")) == 50
+    await narrow.close()
+
+
 async def test_time_is_read_behind_the_lock(store: PostgresStore, postgres_server: PostgresServer):
     """A slot that was taken after a wait counts from its taking. Else a window would have too many."""
     await store.take(windows(a=(5, 60)), slot="one", block=BLOCK)
