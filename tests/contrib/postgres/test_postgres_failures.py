@@ -265,6 +265,7 @@ async def test_a_statement_that_could_not_be_ordered_is_repeated(
 
 async def test_a_slow_clean_up_fails_nobody(store: PostgresStore, postgres_server: PostgresServer):
     """It ends after a quarter of a second. Steps that wait for its connection are done after it."""
+    await put(store, "room/done/first")
     await put(store, A, keep=0.001)
     postgres_server.say(
         "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql "
