@@ -26,7 +26,7 @@ from mintlify_async.runtime import dates
 assert abs(dates.now() - true_time() - skew) < 1
 
 async def call(quota):
-    return [await asyncio.gather(quota.acquire("create_job", QuotaScope(project="p")), return_exceptions=True)
+    return [await asyncio.gather(quota.lease("create_job", QuotaScope(project="p")).take(), return_exceptions=True)
             for _ in range(4)]
 
 async def main():
