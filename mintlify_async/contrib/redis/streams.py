@@ -37,8 +37,8 @@ class RedisStreamStore(RedisScripts, NothingToClose):
     """Running answers on a Redis, for any number of workers: ``streams=RedisStreamStore(client)``.
 
     Args:
-        client: A ``redis.asyncio.Redis`` (6.2 or newer) or ``RedisCluster``. It stays yours and is never
-            closed here.
+        client: A ``redis.asyncio.Redis`` (6.2 or newer) or ``RedisCluster`` whose ``encoding`` is UTF-8, its
+            default. It stays yours and is never closed here.
         namespace: The prefix of every key.
         timeout: Longest duration of one step, in seconds. While Redis cannot be used, answers are
             relayed, but cannot be resumed.

@@ -99,7 +99,8 @@ class Relay:
             :class:`RelayedAnswer`, for instance to store it. It runs before the web page gets the end of the
             answer. Its errors are logged and do not reach the web page.
         max_body_bytes: The size of a request, in bytes. ``useChat`` sends the full history each time,
-            with tool results.
+            with tool results. All bodies that are arriving may have 16 MiB, or four times *max_body_bytes* if
+            that is more. One IP address may have a quarter.
         max_characters: The length of the texts, URLs and names of all messages of a conversation, without
             files.
         max_messages: The number of messages that a page may send, or that are sent of a stored conversation.
@@ -108,7 +109,8 @@ class Relay:
         max_concurrent: How many answers may run at the same time in this process. For the next request, the
             relay ends an answer without a browser. If there is none, the request gets 503. One IP address may
             have a quarter.
-        max_per_user: How many answers may run at the same time for one user. The next request gets 429.
+        max_per_user: How many answers may run at the same time for one user. The next request gets 429. An
+            answer runs until *on_end* has returned.
 
     Raises:
         ConfigurationError: An argument is missing or invalid; ``.field`` names it.
