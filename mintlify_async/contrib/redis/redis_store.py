@@ -140,8 +140,8 @@ class RedisStore(RedisScripts, NothingToClose):
     raises an error.
 
     Args:
-        client: A ``redis.asyncio.Redis`` or ``RedisCluster`` whose ``encoding`` is UTF-8, its default. It stays
-            yours and is never closed here.
+        client: A ``redis.asyncio.Redis`` or ``RedisCluster`` whose ``encoding`` is UTF-8, its default. It
+            stays yours and is never closed here.
         namespace: The prefix of every key.
         timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
         keep: How long finished records are kept, in seconds. None keeps them forever.

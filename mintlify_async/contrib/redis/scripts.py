@@ -133,8 +133,8 @@ class RedisScripts:
     used directly. On any other loop, each step opens a connection with the client's settings and closes it.
 
     Args:
-        client: A ``redis.asyncio.Redis`` or ``RedisCluster`` whose ``encoding`` is UTF-8. It stays yours and is
-            never closed here.
+        client: A ``redis.asyncio.Redis`` or ``RedisCluster`` whose ``encoding`` is UTF-8. It stays yours
+            and is never closed here.
         namespace: The prefix of every key.
         timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
 
@@ -226,7 +226,7 @@ def text(value: object) -> str:
 def _check_encoding(client: RedisClient) -> None:
     """Refuse a client that writes text in another form than other processes read it."""
     if isinstance(client, Redis | RedisCluster):
-        encoder: Any = client.get_encoder()
+        encoder = cast("Any", client.get_encoder())
         try:
             same = encoder.encode(TEXT) == TEXT.encode()
         except (UnicodeError, LookupError, TypeError):
