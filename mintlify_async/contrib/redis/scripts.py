@@ -19,9 +19,9 @@ from .. import extra_missing
 
 try:
     import redis
-    from redis.asyncio import ConnectionPool, Redis
+    from redis.asyncio import ConnectionPool, Redis, RedisCluster
     from redis.commands.core import AsyncScript
-    from redis.exceptions import RedisError
+    from redis.exceptions import TimeoutError as RedisTimeoutError
 except ModuleNotFoundError as error:
     raise extra_missing("redis", error) from None
 
@@ -40,6 +40,10 @@ CONNECTIONS: Final = 32
 """Scripts at a time on one client. More would not be faster: Redis runs them one after the other."""
 
 
+TEXT: Final = "aé€😀"
+"""Text that every encoding but UTF-8 changes or refuses."""
+
+
 class RedisClient(Protocol):
     """The methods used of ``redis.asyncio.Redis`` and ``redis.asyncio.RedisCluster``."""
 
@@ -53,8 +57,8 @@ class RedisClient(Protocol):
         """Return the pipeline for the commands of one round trip."""
 
 
-FAILURES: Final = (RedisError, OSError, TimeoutError, RuntimeError)
-"""Errors that mean that Redis cannot be used; RuntimeError comes from a client whose event loop is closed."""
+SILENCES: Final = (TimeoutError, RedisTimeoutError)
+"""Errors of a Redis that does not answer. Any other error fails its own step only."""
 
 
 class ClientConnections:
@@ -153,7 +157,8 @@ class RedisScripts:
     used directly. On any other loop, each step opens a connection with the client's settings and closes it.
 
     Args:
-        client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours and is never closed here.
+        client: A ``redis.asyncio.Redis`` or ``RedisCluster`` whose ``encoding`` is UTF-8. It stays yours
+            and is never closed here.
         namespace: The prefix of every key.
         timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
 
@@ -175,11 +180,12 @@ class RedisScripts:
                 "client must be a redis.asyncio.Redis, such as redis.asyncio.Redis.from_url(…)",
                 field="client",
             )
+        _check_encoding(client)
         self._client = client
         check_number(timeout, "timeout", 0.001, most=LARGEST)
         self._timeout = timeout
-        self._failures = 0
-        self._reason = ""
+        self._silences = 0
+        self._silence = ""
         self._namespace = _check_namespace(namespace)
 
     def __repr__(self) -> str:
@@ -207,29 +213,52 @@ class RedisScripts:
         if not connections.on_own_loop():
             pool = cast("ConnectionPool", connections.pool)
             return await self._bounded(_on_new_connection(pool, step))
-        failures = self._failures
+        silences = self._silences
         async with connections.free:
-            if self._failures != failures:
-                raise self._unusable()  # a call ahead failed meanwhile, so do not wait for another timeout
-            return await self._bounded(step(self._client))
+            if self._silences != silences:
+                raise _unusable(self._silence)  # Redis is silent, so do not wait for another timeout
+            return await self._bounded(_on_ready_client(self._client, step))
 
     async def _bounded(self, step: Coroutine[Any, Any, T]) -> T:
         try:
             return await _in_own_task(step, self._timeout)
-        except FAILURES as error:
-            self._failures += 1
-            self._reason = _described(error)
-        raise self._unusable()
+        except Exception as error:  # clients raise any, for instance AttributeError for a lost connection
+            reason = _described(error)
+            if isinstance(error, SILENCES):
+                self._silences, self._silence = self._silences + 1, reason
+        raise _unusable(reason)
 
-    def _unusable(self) -> StateError:
-        error = StateError(f"the store on Redis cannot be used: {self._reason}")
-        error.__cause__ = CauseSummary(self._reason)
-        return error
+
+async def _on_ready_client(client: RedisClient, step: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+    """Run *step* on *client*. A cluster client is not safe for steps that initialize it at the same time."""
+    if isinstance(client, RedisCluster):
+        await client.initialize()
+    return await step(client)
+
+
+def _unusable(reason: str) -> StateError:
+    error = StateError(f"the store on Redis cannot be used: {reason}")
+    error.__cause__ = CauseSummary(reason)
+    return error
 
 
 def text(value: object) -> str:
     """Return a reply as text, whether the client decodes replies or not."""
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _check_encoding(client: RedisClient) -> None:
+    """Refuse a client that writes text in another form than other processes read it."""
+    if isinstance(client, Redis | RedisCluster):
+        encoder = cast("Any", client.get_encoder())
+        try:
+            same = encoder.encode(TEXT) == TEXT.encode()
+        except (UnicodeError, LookupError, TypeError):
+            same = False
+        if not same:
+            raise ConfigurationError(
+                "client has an encoding other than UTF-8: create it without encoding=", field="client"
+            )
 
 
 def _check_namespace(namespace: object) -> str:
