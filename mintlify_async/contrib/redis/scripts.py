@@ -21,6 +21,7 @@ try:
     import redis
     from redis.asyncio import ConnectionPool, Redis, RedisCluster
     from redis.commands.core import AsyncScript
+    from redis.exceptions import RedisError
     from redis.exceptions import TimeoutError as RedisTimeoutError
 except ModuleNotFoundError as error:
     raise extra_missing("redis", error) from None
