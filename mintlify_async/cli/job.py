@@ -11,8 +11,8 @@ import mintlify_async as mintlify
 
 from .error_advice import UsageError
 from .exit_status import DONE, JOB_FAILED
-from .run_command import read_text
 from .settings import ADMIN_KEY, FOR_JOBS, open_session
+from .standard_input import read_text
 from .terminal import Terminal, one_word
 
 
@@ -91,7 +91,7 @@ def record_line(job: mintlify.Job) -> str:
     """Return a record as one line. The service's texts cannot break the line."""
     text = f"{one_word(job.id)}  {one_word(job.status)}"
     if job.pr_link:
-        return f"{text}  {one_word(job.pr_link, url=True)}"
+        return f"{text}  {one_word(job.pr_link)}"
     if job.status == "completed":
         text += "  no pull request (no files changed, or pushed straight to the branch)"
     return text

@@ -19,6 +19,7 @@ from time import monotonic, sleep  # the thread has no loop whose time it could 
 from typing import Any, ClassVar, Final, TypeVar, cast
 from weakref import WeakValueDictionary
 
+from ..checks import EXITING, is_exiting
 from ..errors import StateError, printable
 from ..runtime.slow_steps import logged_if_slow
 from .format_version import unknown_version
@@ -96,6 +97,10 @@ class SQLiteFile:
         try:
             with logged_if_slow("%s: the disk is slow, or another process keeps the file locked", self.path):
                 await asyncio.get_running_loop().run_in_executor(self._thread, self._serve, step)
+        except RuntimeError as error:
+            if not is_exiting(error):
+                raise
+            raise StateError(f"the store {self.path!r} cannot be used: {EXITING}") from None
         finally:
             step.over = True
         if step.error is not None:
