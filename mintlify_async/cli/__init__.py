@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.print_help(sys.stderr)
             return USAGE
         output: Any = sys.stdout
-        if output is None and options.command != "job":  # which prints the reference of a paid job elsewhere
+        if not output and options.command != "job":  # which prints the reference of a paid job elsewhere
             why = "standard output is closed: redirect it, such as to /dev/null; nothing was sent"
             parser.exit(USAGE, f"mintlify-async: {why}\n")
         if hasattr(output, "reconfigure"):  # the terminal's encoding may lack characters of an answer

@@ -134,7 +134,7 @@ async def _service(options: argparse.Namespace, findings: Findings, *, with_key:
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 
@@ -143,7 +143,7 @@ def _connect(url: str, proxy: str | None) -> str:
 
     Any response of the service will do.
     """
-    proxies = {} if proxy is None else dict.fromkeys(("http", "https"), proxy)
+    proxies: dict[str, str] = {} if proxy is None else {"http": proxy, "https": proxy}
     try:
         build_opener(ProxyHandler(proxies), _NoRedirects).open(url, timeout=PROBE_SECONDS).close()
     except HTTPError as error:
