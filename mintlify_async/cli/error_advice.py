@@ -70,6 +70,9 @@ _PHRASES: Final = (
 _ARGUMENT: Final = re.compile(rf"\b(?:({'|'.join(PLACES)})=|(\w+_(?:id|key|path|url|page_size))\b)")
 """The name of an argument in a message. A name that may also be a plain word is followed by ``=``."""
 
+_NAMES_VARIABLE: Final = frozenset({"base_url", "domain", "project_id", "proxy", "site"})
+"""The settings whose error names the variable of a wrong value."""
+
 _FROM_VARIABLE: Final = re.compile(
     r"(MINTLIFY_\w+|(?i:all|https?)_(?i:proxy))(?:: | (?=must))(.*)", re.DOTALL
 )
@@ -126,7 +129,10 @@ def _about_place(text: str, argument: str, source: str) -> str:
     """Return *text*, an error about *argument*, which begins with the flag or variable of its value."""
     match = _FROM_VARIABLE.fullmatch(text)
     variable, problem = match.groups() if match else ("", text)
-    place = source or variable or PLACES[argument].partition(" or MINTLIFY_")[0]
+    place = PLACES[argument]
+    if argument in _NAMES_VARIABLE:  # no variable is named, so it is the flag
+        place = place.partition(" or MINTLIFY_")[0]
+    place = source or variable or place
     subject, about, rest = problem.partition(f"{argument} ")
     if about and not subject:
         return f"{place} {rest}"
