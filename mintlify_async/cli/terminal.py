@@ -44,12 +44,19 @@ class _Closed(io.TextIOBase):
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
-def one_word(text: str, *, url: bool = False) -> str:
+def one_word(text: str) -> str:
     """Return *text*, which the service sent, as one word without blanks, line endings and brackets.
 
-    CI services obey lines that start with ``::`` or contain ``##[``. The colon stays in a *url*.
+    CI services obey lines that start with ``::`` or contain ``##[``. Only a colon at the start is quoted, so
+    that an id or a URL can be copied.
     """
-    return quote(text, safe="/?#&=%@+~,;!$'()*" + ":" * url, errors="replace")
+    word = quote(text, safe="/?#&=%@+~,;!$'()*:", errors="replace")
+    return f"%3A{word[1:]}" if word.startswith(":") else word
+
+
+def inert(text: str) -> str:
+    """Return *text* as one line that no CI service obeys, such as ``##vso[…]``, and no terminal either."""
+    return re.sub(r"##(?=\w*\[)", "# #", CONTROLS.sub("", " ".join(text.splitlines())))
 
 
 def shell_word(text: str) -> str:
@@ -203,7 +210,8 @@ def _console(stream: TextIO) -> Console | None:
         from rich.console import Console
     except ImportError:
         return None
-    return Console(file=stream)
+    console = Console(file=stream)
+    return console if console.width > 0 else Console(file=stream, width=80)  # with COLUMNS=0
 
 
 @contextmanager
@@ -257,7 +265,7 @@ class Terminal:
 
     def note(self, text: str = "", style: str = "dim") -> bool:
         """Write one line that is not part of the answer. Return whether it could be written."""
-        text = CONTROLS.sub("", " ".join(text.splitlines()))
+        text = inert(text)
         if self._one_screen and self._in_line:
             self.write("")
         try:
