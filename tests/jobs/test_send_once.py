@@ -241,6 +241,22 @@ async def test_a_release_is_retried_and_its_caller_does_not_wait(troubled):
     assert await Ledger(troubled).find("k") is None
 
 
+async def test_what_people_see_of_open_claims(troubled):
+    """A killed call's claim is unknown in the end; a record that claims nothing is not shown."""
+    dead = asyncio.create_task(send(troubled, Post(answers=1e6), key="killed"))
+    await asyncio.sleep(1)
+    troubled.lost = 1
+    with pytest.raises(StateError):
+        await send(troubled, Post(), key="free")
+    assert await troubled.keys("claims/open/f") == ["claims/open/free"]
+    ledger = Ledger(troubled)
+    assert [(claim.key, claim.state) for claim in await ledger.open_claims()] == [("killed", "sending")]
+    await asyncio.sleep(125)
+    assert [(claim.key, claim.state) for claim in await ledger.open_claims()] == [("killed", "unknown")]
+    dead.cancel()
+    await asyncio.wait([dead])
+
+
 async def test_a_claim_whose_answer_was_lost_does_not_burn_the_key(troubled):
     """D4: nothing was sent, so the claim is deleted, and the next call sends at once."""
     troubled.lost = 1
