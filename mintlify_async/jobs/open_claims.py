@@ -62,7 +62,7 @@ class Ledger:
             return []
         records = (await self._store.read(names)).records
         open_ones = [claims.read_claim(name.removeprefix(claims.OPEN), one) for name, one in records.items()]
-        return sorted(open_ones, key=lambda claim: claim.since)
+        return sorted((one for one in open_ones if one.state != claims.FREE), key=lambda claim: claim.since)
 
     async def jobs(self) -> list[RecordedJob]:
         """Return the recorded jobs, the oldest first. A store with ``keep=`` deletes them after that time.

@@ -23,7 +23,7 @@ from mintlify_async import (
     StateError,
 )
 from mintlify_async.errors import APIStatusError
-from mintlify_async.jobs.claims import Claim, begin, claim_keys
+from mintlify_async.jobs.claims import OPEN, Claim, begin, claim_keys
 from mintlify_async.jobs.key_watch import KeyWatch
 from mintlify_async.jobs.send_once import OnceSender, Recordings
 from mintlify_async.runtime import dates
@@ -212,9 +212,11 @@ async def test_a_cancelled_caller_leaves_at_once_and_the_record_is_made(troubled
     await asyncio.sleep(1)
     call.cancel()
     began = now()
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(asyncio.CancelledError) as caught:
         await call
     assert now() == began
+    (note,) = caught.value.__notes__
+    assert note.startswith("create_job with dedupe_key 'k': job_1, sent at 20")
     assert "'k': job_1 is not recorded yet" in caplog.text
     await asyncio.sleep(10)
     assert (await Ledger(troubled).find("k")).result == "job_1"
@@ -272,6 +274,45 @@ async def test_cancelled_while_the_claim_is_written(troubled, how):
     await asyncio.sleep(5)
     assert post.count == 0
     assert await Ledger(troubled).find("k") is None
+
+
+async def test_a_claim_that_comes_late_burns_no_key_after_another_call(virtual):
+    """The record that claims nothing holds it off for an hour, also when another call used the key meanwhile."""
+
+    class Late(MemoryStore):
+        seconds = 1.5
+
+        async def write(self, changes, **further):
+            seconds, self.seconds = self.seconds, 0.0
+
+            async def arrive():
+                await asyncio.sleep(seconds)
+                return await MemoryStore.write(self, changes, **further)
+
+            return await asyncio.shield(asyncio.create_task(arrive()))
+
+    store = Late()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(send(store, Post()), 0.5)
+    assert await store.keys(OPEN) == [f"{OPEN}k"]
+    assert await Ledger(store).open_claims() == [], "this record is no claim"
+    with pytest.raises(APIStatusError):
+        await send(store, Post(APIStatusError("bad", status=400)))
+    await asyncio.sleep(5)
+    assert await Ledger(store).find("k") is None
+    post = Post()
+    assert await send(store, post) == "job_1"
+    assert post.count == 1
+
+
+async def test_an_error_of_anybody_ends_the_claim(troubled):
+    """A middleware's, which may have a ``reason`` and a ``status`` of its own: no text of it is recorded."""
+    error = LookupError("?")
+    error.reason, error.status = object(), "gone"
+    with pytest.raises(LookupError):
+        await send(troubled, Post(error))
+    claim = await Ledger(troubled).find("k")
+    assert (claim.state, claim.reason, claim.status) == ("unknown", "cancelled", None)
 
 
 async def test_a_state_that_cannot_be_written_sends_nothing(troubled):
