@@ -424,6 +424,35 @@ async def test_a_record_of_version_0_3(troubled, state):
         assert await send(troubled, Post()) == ("job_0" if state == "done" else "job_1")
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"version": 3},
+        {"state": "paused"},
+        {"state": ["sending"]},
+        {"state": "done"},
+        {"state": "unknown"},
+        {"version": 2, "state": "unknown", "sent": "yesterday", "reason": "lost", "status": None},
+        {"state": "done", "result": 7},
+        {"lease": None},
+        {"parts": None},
+        {"operation": 7},
+        {"paused": True},
+    ],
+)
+async def test_a_record_that_cannot_be_read_is_refused_at_once(troubled, other):
+    """Damaged, or of a later version, whose states nobody here can wait for. Nothing is sent."""
+    fields = {"version": 1, "operation": "create_job", "parts": {"prompt": "Fix it"}, "token": "t"}
+    fields |= {"lease": 65.0, "state": "sending", "result": None} | other
+    await troubled.write({f"{OPEN}k": json.dumps(fields).encode()}, expected={}, version="v")
+    began, post = now(), Post()
+    for _ in range(2):
+        with pytest.raises(StateError, match="'k' cannot be read; nothing was sent"):
+            await send(troubled, post, timeout=5)
+    assert now() == began
+    assert post.count == 0
+
+
 async def test_a_thousand_keys_that_wait_are_read_in_one_step(troubled):
     """About once a second, whatever their number."""
     watch, reads, read = KeyWatch(), [], troubled.read
