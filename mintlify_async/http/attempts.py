@@ -53,6 +53,8 @@ _NOT_READY: Final = "%s: still waiting for its key or for a slot of the quota"
 
 SHORTEST_SECRET: Final = 8
 """A shorter key is a test's, and may be part of other words."""
+BLOCK_SECONDS: Final = 10.0
+"""How long a call that was refused waits at most for the quota's store to note it, in seconds."""
 LAST_ATTEMPT_SECONDS: Final = 1.0
 """An attempt with less time left than this would only be cut off."""
 SendError = APIConnectionError | APIStatusError | UnexpectedResponseError
@@ -348,9 +350,11 @@ class _Attempts:
         wait = retry_after_seconds(answer.headers, dates.now())
         try:
             block = quota.block(_counted(self.call), _scope_of(self.call, key), wait)
-            await self.transport.unless_closed(block)
+            async with asyncio.timeout(self.sending.patience(BLOCK_SECONDS)):
+                await self.transport.unless_closed(block)
         except Exception as error:  # the refusal itself says more
-            log.warning("a refusal of the service could not be recorded for other calls: %s", error)
+            why = str(error) or "the quota's store did not answer in time"
+            log.warning("a refusal of the service could not be recorded for other calls: %s", why)
             return None
         return (wait or FIRST_BLOCK) if self.waits and self.call.operation.costs else None
 
