@@ -258,6 +258,7 @@ class Transport:
         started = asyncio.get_running_loop().time()
         response = await self._send(call, key, limit, sending, fresh=fresh)
         success = 200 <= response.status < 300  # 101 is none
+        sending.refused = 300 <= response.status < 500
         if success and call.operation.streams:
             live = LiveResponse(response, self._streams, call, started, total_at, key)
             if self._closed:  # when the headers had just arrived

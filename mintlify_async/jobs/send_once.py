@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeVar
 
 from attrs import define, evolve, frozen
 
-from ..errors import APIStatusError, OutcomeUnknownError, QuotaExceededError, StateError, printable
+from ..errors import OutcomeUnknownError, QuotaExceededError, StateError, printable
 from ..http.first_byte import CLEAN_UP_SECONDS, Sending
 from ..runtime.recordings import RECORD_PATIENCE, Recordings
 from ..runtime.tasks import running_loop
@@ -45,11 +45,6 @@ class UnlessClosed(Protocol):
     async def __call__(self, step: Awaitable[T]) -> T:
         """Wait for *step*."""
         ...
-
-
-def had_no_effect(error: BaseException, sending: Sending) -> bool:
-    """Return whether a POST with this *error* started nothing, because it was not sent or was refused."""
-    return sending.sent_at is None or (isinstance(error, APIStatusError) and 300 <= error.status < 500)
 
 
 @frozen(eq=False)
@@ -286,7 +281,7 @@ class _KeyedSending(Sending):
     async def failed(self, error: BaseException) -> None:
         """End the claim after *error*: it becomes free if nothing was started, and unknown otherwise."""
         attempt = self._attempt_now
-        if had_no_effect(error, self):
+        if self.had_no_effect:
             if self.asked and not isinstance(error, KeyHeldError):
                 await self._release(attempt, CLEAN_UP_SECONDS)
         elif self.job_id is not None:  # an observer's error came after the answer was read

@@ -97,6 +97,7 @@ class Post:
             await asyncio.sleep(self.answers)
         finally:
             sending.seal()
+        sending.refused = isinstance(self.outcome, APIStatusError)
         if isinstance(self.outcome, BaseException):
             raise self.outcome
         return self.outcome
