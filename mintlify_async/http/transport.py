@@ -135,6 +135,8 @@ class RequestBody(payload.Payload):
     Once *limit* is over, it writes nothing.
     """
 
+    _autoclose = True  # there is nothing to close, and aiohttp warns if a middleware drops it
+
     def __init__(self, value: bytes, sending: Sending, limit: TimeLimit | None = None) -> None:
         super().__init__(value, content_type="application/json")
         self._size = len(value)
@@ -173,6 +175,17 @@ class RequestBody(payload.Payload):
         except asyncio.CancelledError:  # aiohttp's, when an answer ended or was closed before the body
             self.abort()
             raise
+
+    async def follow(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Stand innermost among the middlewares of a borrowed session: one of them may replace the body.
+
+        The other body never asks before it writes, so its request counts as sent before it is connected.
+        """
+        if request.body is not self:
+            await self._sending.first_byte(self._attempt)
+        return await handler(request)
 
     def abort(self) -> None:
         """Drop the connection if it, or the kernel, may hold bytes that the server does not take."""
@@ -251,6 +264,7 @@ class Transport:
         started = asyncio.get_running_loop().time()
         response = await self._send(call, key, limit, sending, fresh=fresh)
         success = 200 <= response.status < 300  # 101 is none
+        sending.refused = 300 <= response.status < 500
         if success and call.operation.streams:
             live = LiveResponse(response, self._streams, call, started, total_at, key)
             if self._closed:  # when the headers had just arrived
@@ -266,6 +280,9 @@ class Transport:
         block = TimeLimit(limit.at, self._limits)
         body = RequestBody(call.body, sending, block) if call.body is not None else None
         headers = self._headers(call, key)
+        options: dict[str, Any] = {}
+        if body is not None and (middlewares := getattr(session, "_middlewares", ())):  # no public way to ask
+            options["middlewares"] = (*middlewares, body.follow)
         try:
             with block:
                 exchange: Awaitable[aiohttp.ClientResponse] = session.request(
@@ -278,6 +295,7 @@ class Transport:
                     proxy=self._settings.proxy,
                     ssl=self._settings.ssl or True,
                     timeout=_connect_timeout(call.timeouts.connect),
+                    **options,
                 )
                 if self._settings.recorder is not None:
                     exchange = self._settings.recorder(call, headers, exchange)
