@@ -80,6 +80,7 @@ FRIENDS = {
     ("testing", "checks"),
     ("cli", "testing"),
     ("cli", "contrib"),
+    ("cli", "rendering"),  # the terminal reads lines of Markdown as the other views do
     ("contrib", "storage"),  # the store in Redis keeps the rules of the other stores
     ("contrib", "errors"),
     ("contrib", "checks"),

@@ -183,8 +183,11 @@ class Reply(Extras, AsyncOnly):
     @property
     def text(self) -> str:
         """The text of the events handed out so far, as people read it; see :attr:`text_stream`."""
-        text = self._begun().growing_text()
-        return text.initial + text.close() if self.closed else text.initial
+        stream = self._begun()
+        if not self.closed:
+            return stream.text
+        text = stream.growing_text()
+        return text.initial + text.close()
 
     @property
     def message(self) -> Message | None:
