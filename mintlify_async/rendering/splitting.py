@@ -1,8 +1,7 @@
 """MarkdownSplitter: splits a growing Markdown text into chat messages of limited length. No I/O.
 
 Chat services accept messages of some thousand characters. A long answer is split between paragraphs, lines or
-words. A split code block is closed in one message and opened again in the next. Text that was shown in a
-message is never taken back.
+words; :mod:`.drafts` finds these places. Text that was shown in a message is never taken back.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ..checks import check_number
 from .drafts import LOOKAHEAD, Draft, Place, end_of
 
 MIN_LIMIT: Final = 200
-"""Smallest limit of a message: below it, closing and opening a code block would leave no room for text."""
+"""Smallest limit of a message: below it, the marks of quotes and code blocks would leave no room for text."""
 
 
 @frozen(kw_only=True)
@@ -44,12 +43,15 @@ def split_markdown(text: str, limit: int) -> list[str]:
 
     Args:
         text: Markdown, such as ``answer.text``.
-        limit: The longest message, in UTF-16 code units (Telegram: 4096, Discord: 2000); at least 200.
+        limit: The longest message, in UTF-16 code units (Telegram: 4096, Discord: 2000); at least 200,
+            because a message repeats the marks of quotes and code blocks.
 
     Returns:
         The messages, in order. None is empty. Each ends at the best place in its last third: between
-        paragraphs, else between lines, else between words. A code block that is split is closed in one
-        message and opened again in the next. Only white space between two messages is left out.
+        paragraphs, else between lines, else between words outside of links, code and bold text. A code block
+        that is split is closed in one message and opened again in the next. A message that starts inside a
+        quote repeats its marks, and one that starts inside a list item leaves out the item's indentation.
+        Else, only white space between two messages is left out.
 
     Raises:
         ConfigurationError: *limit* is below 200.
