@@ -180,7 +180,9 @@ class Draft:
             read_line(body, read_line(lead[:-1], self._shown).after if lead else self._shown)
             for lead, body in candidates
         ]
-        best = next((n for n, got in enumerate(read) if self._is_same(got, line, kept)), 0)
+        same = (n for n, got in enumerate(read) if self._is_same(got, line, kept))
+        alike = (n for n, got in enumerate(read) if got.is_code == line.is_code)
+        best = next(same, next(alike, 0))
         after = read[best].after
         found = [*map(_prefix, after.containers[max(0, len(after.containers) - new) :])] if new else []
         return _Shown(*candidates[best], after, (*kept, *[""] * (new - len(found)), *found))
@@ -202,14 +204,16 @@ class Draft:
             yield "", f"{start}    {rest}"
             return
         bare = rest.lstrip()
-        if not line.is_code or line.after.fence is not None:
+        if line.kind != "code":
             yield "", start + bare
         if continues:
             yield "", f"{start}    {bare}"
         else:
             lead = f"{start.rstrip()}\n"
             yield lead, start + rest
-            if not line.is_code or line.after.fence is not None:
+            if line.kind == "code":
+                yield lead, f"{start}    {rest}"
+            else:
                 yield lead, start + bare
 
     def _is_same(self, got: MarkdownLine, line: MarkdownLine, kept: tuple[str, ...]) -> bool:
