@@ -20,6 +20,7 @@ from tests.support import (
     event_loops,
     leak_guard,
     page_runner,
+    postgres_server,
     redis_server,
     secret_guard,
     suite_parts,
@@ -48,7 +49,7 @@ if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).
 REQUIRE_REAL = "MINTLIFY_ASYNC_REQUIRE_REAL"
 """Set to 1 by ``tox -e real``: a test whose real part is missing then fails instead of being skipped."""
 
-REAL_PARTS = re.compile("redis|chromium|playwright|node|npm|hypercorn", re.IGNORECASE)
+REAL_PARTS = re.compile("redis|postgres|pgbouncer|chromium|playwright|node|npm|hypercorn", re.IGNORECASE)
 """Found in the reason of a skip when one of these parts is missing."""
 
 PLUGINS = (
@@ -56,6 +57,7 @@ PLUGINS = (
     event_loops,
     leak_guard,
     page_runner,
+    postgres_server,
     redis_server,
     secret_guard,
     suite_parts,

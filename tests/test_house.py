@@ -78,11 +78,12 @@ FOREIGN_PRIVATE = {
 FRIENDS = {
     ("testing", "protocol"),
     ("testing", "checks"),
+    ("testing", "storage"),  # the cases of a store call the functions that the package calls
     ("cli", "testing"),
     ("cli", "contrib"),
     ("cli", "checks"),  # one rule for every path of a file
     ("cli", "rendering"),  # the terminal reads lines of Markdown as the other views do
-    ("contrib", "storage"),  # the store in Redis keeps the rules of the other stores
+    ("contrib", "storage"),  # the stores in Redis and Postgres keep the rules of the other stores
     ("contrib", "errors"),
     ("contrib", "checks"),
 }

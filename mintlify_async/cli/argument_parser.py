@@ -160,7 +160,7 @@ doctor  check settings and network; nothing is created
   --dedupe-key KEY  send this at most once per key (needs --ledger)
   +ledger
 +ledger
-  --ledger STORE  SQLite file or redis:// URL that records dedupe keys (default: MINTLIFY_LEDGER)
+  --ledger STORE  SQLite file, or redis:// or postgresql:// URL, for dedupe keys (default: MINTLIFY_LEDGER)
 +waited
   ref  reference of the job
   --timeout SECONDS=1800  longest wait (default: 1800)

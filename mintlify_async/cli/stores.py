@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,7 @@ LEDGER_VARIABLE: Final = "MINTLIFY_LEDGER"
 
 
 @asynccontextmanager
-async def _open_redis(url: str) -> AsyncGenerator[Store]:
+async def _open_redis(url: str, create: bool) -> AsyncGenerator[Store]:
     try:
         from ..contrib.redis import RedisStore
     except ModuleNotFoundError as error:
@@ -36,7 +36,21 @@ async def _open_redis(url: str) -> AsyncGenerator[Store]:
         yield RedisStore(client)
 
 
-SCHEMES: Final[Mapping[str, Callable[[str], AbstractAsyncContextManager[Store]]]] = {
+@asynccontextmanager
+async def _open_postgres(url: str, create: bool) -> AsyncGenerator[Store]:
+    try:
+        from ..contrib.postgres import PostgresStore
+    except ModuleNotFoundError as error:
+        raise UsageError(str(error)) from None
+    async with aclosing(PostgresStore(url)) as store:
+        if create:
+            await store.setup()
+        yield store
+
+
+SCHEMES: Final[Mapping[str, Callable[[str, bool], AbstractAsyncContextManager[Store]]]] = {
+    "postgres": _open_postgres,
+    "postgresql": _open_postgres,
     "redis": _open_redis,
     "rediss": _open_redis,
     "unix": _open_redis,
@@ -59,14 +73,16 @@ async def open_ledger(options: argparse.Namespace, *, create: bool) -> AsyncGene
     """
     name = options.ledger or os.environ.get(LEDGER_VARIABLE, "")
     if not name:
-        raise UsageError(f"name the ledger with --ledger or {LEDGER_VARIABLE}: a SQLite file or redis://…")
+        raise UsageError(
+            f"name the ledger with --ledger or {LEDGER_VARIABLE}: a SQLite file, redis://… or postgresql://…"
+        )
     if options.ledger and re.search(r"://.*:.*@|[?&]password=", name):
         raise UsageError(
             f"--ledger has a password, which other users can see; set {LEDGER_VARIABLE} to this URL instead"
         )
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", name)
     if scheme and "://" in name and scheme[1].lower() in SCHEMES:
-        async with SCHEMES[scheme[1].lower()](name) as store:
+        async with SCHEMES[scheme[1].lower()](name, create) as store:
             yield store
     elif scheme and ("://" in name or scheme[1].lower() in SCHEMES):
         known = ", ".join(f"{one}://" for one in SCHEMES)

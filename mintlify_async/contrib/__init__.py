@@ -1,4 +1,4 @@
-"""Optional parts, each with an extra: a web relay, Redis stores and tracing. The core imports none."""
+"""Optional parts, each with an extra: relay, stores on Redis and Postgres, tracing. The core imports none."""
 
 from __future__ import annotations
 

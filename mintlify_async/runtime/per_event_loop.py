@@ -22,6 +22,8 @@ from attrs import define
 from ..errors import StateError
 from .tasks import finish_shielded, running_loop, start_task
 
+__all__ = ["LoopLocal", "session_closed"]
+
 CLOSE_SECONDS: Final = 5.0
 """How long closing waits for the other loops, in seconds."""
 

@@ -29,6 +29,7 @@ _NAMES_BY_MODULE = {
     "recorder": ("Recorder",),
     "request_log": ("RecordedRequest", "RequestLog"),
     "script": ("Rule", "Script"),
+    "store_cases": ("StoreCases", "WireCases"),
 }
 _MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 

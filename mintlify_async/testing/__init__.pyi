@@ -25,3 +25,5 @@ from .request_log import RecordedRequest as RecordedRequest
 from .request_log import RequestLog as RequestLog
 from .script import Rule as Rule
 from .script import Script as Script
+from .store_cases import StoreCases as StoreCases
+from .store_cases import WireCases as WireCases

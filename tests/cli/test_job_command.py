@@ -149,9 +149,10 @@ async def test_all_keys_of_a_ledger_are_listed_with_their_jobs(service, tmp_path
     ]
 
 
-async def test_a_ledger_on_redis_is_settled(service, redis_server):
+@pytest.mark.parametrize("server", ["redis_server", "postgres_server"])
+async def test_a_ledger_on_a_server_is_settled(service, request, server):
     """The error of an open claim sends people to this command, whatever their ledger is."""
-    url = redis_server.url
+    url = request.getfixturevalue(server).url
     create = ["job", "create", "Fix", "--dedupe-key", "k", "--ledger", url]
     service.script.create_job(fault=faults.Close())
     assert (await run(*create, service=service)).status == 5
@@ -165,9 +166,14 @@ async def test_a_ledger_on_redis_is_settled(service, redis_server):
 
 
 async def test_the_password_of_a_ledger_is_not_shown(redis_server):
-    """Not by an error of the URL, of its host or of Redis."""
+    """Not by an error of the URL, of its host or of the server."""
     bad = ("redis://:s3cr3t/x@h", "redis://:s3cr3t@127.0.0.1:1", redis_server.url.replace("//", "//:s3cr3t@"))
-    for url in bad:
+    postgres = (
+        "postgresql://u:s3cr3t/x@h/d",
+        "postgresql://u:s3cr3t@127.0.0.1:1/d",
+        "postgres://u:1/s3cr3t@h/d",
+    )
+    for url in (*bad, *postgres):
         ended = await run("ledger", "list", MINTLIFY_LEDGER=url)
         assert "s3cr3t" not in ended.err
         assert "Traceback" not in ended.err

@@ -21,6 +21,7 @@ CASES = [
     ),
     ("opentelemetry", "import mintlify_async.contrib.otel", "otel"),
     ("redis", "import mintlify_async.contrib.redis", "redis"),
+    ("asyncpg", "import mintlify_async.contrib.postgres", "postgres"),
 ]
 
 PROGRAM = """

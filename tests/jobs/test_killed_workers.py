@@ -41,12 +41,16 @@ def fork_server():
     forkserver.ensure_running()
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=["sqlite", "redis", "postgres", "pgbouncer", "postgres-sqlalchemy"])
 def ledger(request, tmp_path):
     """The ledger as the worker's first argument."""
     if request.param == "sqlite":
         return str(tmp_path / "ledger.db")
-    return request.getfixturevalue("redis_server").url
+    if request.param == "postgres-sqlalchemy":
+        pytest.importorskip("sqlalchemy")
+        return request.getfixturevalue("postgres_server").url.replace(":", "+asyncpg:", 1)
+    servers = {"redis": "redis_server", "postgres": "postgres_server", "pgbouncer": "pgbouncer"}
+    return request.getfixturevalue(servers[request.param]).url
 
 
 def prompts(service):
@@ -115,7 +119,8 @@ FAULT_SCRIPTS = [
 
 async def test_random_faults(ledger):
     """Each key is called up to three times: the service has accepted it once at most."""
-    is_slow = ledger.startswith("redis")  # which answers in real time; a call after an unknown outcome waits
+    # A server answers in real time. A call after an unknown outcome waits.
+    is_slow = ledger.startswith(("redis", "postgresql"))
     faults, calls_again = (FAULT_SCRIPTS[:-1], 0.0) if is_slow else (FAULT_SCRIPTS, 0.1)
     dice, ends = random.Random(ledger[:5]), Counter()
     with contextlib.nullcontext() if is_slow else virtual_time():

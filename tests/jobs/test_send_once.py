@@ -29,6 +29,7 @@ from mintlify_async.jobs.send_once import OnceSender, Recordings
 from mintlify_async.runtime import dates
 from mintlify_async.storage.store import change
 from mintlify_async.testing import JobLife, Reset
+from tests.support.keyed_worker import opened
 
 
 class Troubled(MemoryStore):
@@ -121,12 +122,15 @@ def now():
 # With every store ------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
+@pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
 async def store(request, tmp_path):
     if request.param == "memory":
         yield MemoryStore()
     elif request.param == "sqlite":
         yield SQLiteStore(tmp_path / "ledger.db")
+    elif request.param == "postgres":
+        async with opened(request.getfixturevalue("postgres_server").url) as store:
+            yield store
     else:
         from mintlify_async.contrib.redis import RedisStore
 

@@ -7,7 +7,7 @@ import inspect
 
 import pytest
 
-PACKAGES = ["", ".storage", ".contrib.redis", ".contrib.relay"]
+PACKAGES = ["", ".storage", ".contrib.postgres", ".contrib.redis", ".contrib.relay"]
 
 
 def can(cls: type, name: str) -> bool:

@@ -7,10 +7,11 @@ import pytest
 from mintlify_async.checks import check_store
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.storage import MemoryStore, Store
-from tests.storage.store_cases import A, StoreCases, count_in_threads, put
+from mintlify_async.testing.store_cases import A, put
+from tests.support.own_time_cases import OwnTimeCases, count_in_threads
 
 
-class TestMemoryStore(StoreCases):
+class TestMemoryStore(OwnTimeCases):
     """The cases of every store."""
 
     @pytest.fixture

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from multiprocessing.connection import Connection
+from typing import Any
 
 from mintlify_async import MintlifyError, MintlifySession, OutcomeUnknownError, SQLiteStore
 from mintlify_async.jobs import claims
@@ -20,13 +21,48 @@ LIMIT = 2.0  # seconds per call
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    [__name__, "mintlify_async.contrib.redis", "mintlify_async.storage.sqlite_store"]
+    [
+        __name__,
+        "mintlify_async.contrib.postgres",
+        "mintlify_async.contrib.redis",
+        "mintlify_async.storage.sqlite_store",
+    ]
 )
 
 
 @asynccontextmanager
+async def engine_of(url: str) -> AsyncIterator[tuple[Any, Callable[[], AbstractAsyncContextManager[Any]]]]:
+    """Return an engine of SQLAlchemy, and a function that lends its connections, as the page shows it."""
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    engine = create_async_engine(url, pool_size=2)
+
+    @asynccontextmanager
+    async def connection() -> AsyncIterator[Any]:
+        async with engine.connect() as outer:
+            raw: Any = (await outer.get_raw_connection()).driver_connection
+            try:
+                yield raw
+            finally:
+                if raw.is_closed():  # a cancelled step closes a connection that does not answer
+                    await outer.invalidate()
+
+    yield engine, connection
+    await engine.dispose()
+
+
+@asynccontextmanager
 async def opened(ledger: str, timeout: float = 2.0) -> AsyncIterator[Store]:
-    """Open the ledger: the path of a file, or the URL of a Redis."""
+    """Open the ledger: the path of a file, or the URL of a Redis, a Postgres or an engine of SQLAlchemy."""
+    if ledger.startswith("postgresql"):
+        from mintlify_async.contrib.postgres import PostgresStore
+
+        async with engine_of(ledger) if "+" in ledger else nullcontext((None, ledger)) as (_, source):
+            postgres = PostgresStore(source, timeout=timeout)
+            await postgres.setup()
+            yield postgres
+            await postgres.close()
+        return
     if not ledger.startswith("redis://"):
         yield SQLiteStore(ledger)
         return

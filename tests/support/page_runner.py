@@ -33,7 +33,7 @@ def run_block(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     """Return a function that runs one block in a folder with only the files that the page shows before it.
 
     If the block fails, it fails. The block fails with an exception, another exit status, or, for an example,
-    another text. A block that reads ``REDIS_URL`` gets a Redis.
+    another text. A block that reads ``REDIS_URL`` gets a Redis, and one with ``DATABASE_URL`` a Postgres.
     """
     extra = {"RELAY_SECRET": "a secret of the app, " * 2}  # of an app on a page, besides our own settings
 
@@ -54,8 +54,9 @@ def run_block(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
                 return await run_console(block, environment, tmp_path)
             return await run_file(block, environment, tmp_path)
 
-    if "REDIS_URL" in str(vars(request.node).get("callspec")):  # has the block, where it is a parameter
-        extra["REDIS_URL"] = request.getfixturevalue("redis_server").url
+    for name, fixture in {"REDIS_URL": "redis_server", "DATABASE_URL": "postgres_server"}.items():
+        if name in str(vars(request.node).get("callspec")):  # has the block, where it is a parameter
+            extra[name] = request.getfixturevalue(fixture).url
     return run
 
 

@@ -20,7 +20,8 @@ START_SECONDS = 20.0
 """How long a Redis may take to start on a busy computer."""
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of loopback that nobody uses now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -37,7 +38,7 @@ class RedisServer:
 
     def __init__(self, directory: Path, *, durable: bool = False, cluster: bool = False) -> None:
         """Choose a port. Nothing runs yet."""
-        self.port = _free_port()
+        self.port = free_port()
         self.cluster = cluster
         self._options = [
             "--port",
@@ -52,7 +53,7 @@ class RedisServer:
         if durable:
             self._options += ["--appendonly", "yes", "--appendfsync", "always"]
         if cluster:  # its nodes talk to each other on another port
-            self._options += ["--cluster-enabled", "yes", "--cluster-port", str(_free_port())]
+            self._options += ["--cluster-enabled", "yes", "--cluster-port", str(free_port())]
         self._process: Any = None
 
     @property

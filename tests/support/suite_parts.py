@@ -1,7 +1,8 @@
 """Divides the suite into the default cases, the cases that need a real part, and the long sweeps.
 
-``@pytest.mark.real``: the case needs Redis, a browser, node, another process, or a package that only examples
-use. A case that takes a fixture of such a part, or whose parameter is a Redis, is marked automatically.
+``@pytest.mark.real``: the case needs Redis, Postgres, a browser, node, another process, or a package that
+only examples use. A case that takes a fixture of such a part, or whose parameter is such a server, is marked
+automatically.
 ``@pytest.mark.sweep``: it runs long.
 All others are the default suite, whose cases may wait at most ten seconds of real time each.
 """
@@ -25,6 +26,7 @@ LONGEST_WAIT = 10.0
 
 REAL_FIXTURES = {
     *("browser", "cluster", "own_redis", "redis_client", "redis_server", "run_block", "shared_redis"),
+    *("own_postgres", "pgbouncer", "postgres_server", "shared_postgres"),
     "pytester",  # a complete run of pytest
 }
 
@@ -47,8 +49,9 @@ def _note_process(event: str, args: tuple[Any, ...]) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark a case whose fixtures or parameters need a real part."""
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    redis = any(isinstance(value, str) and value.startswith("redis") for value in parameters)
-    if redis or REAL_FIXTURES & set(getattr(item, "fixturenames", ())):
+    servers = ("redis", "postgres", "pgbouncer")
+    server = any(isinstance(value, str) and value.startswith(servers) for value in parameters)
+    if server or REAL_FIXTURES & set(getattr(item, "fixturenames", ())):
         item.add_marker("real")
 
 

@@ -7,13 +7,9 @@ cluster keeps them on one node.
 
 from __future__ import annotations
 
-import asyncio
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar, cast
-
-import anyio
 
 from .. import extra_missing
 
@@ -21,21 +17,18 @@ try:
     import redis
     from redis.asyncio import ConnectionPool, Redis, RedisCluster
     from redis.commands.core import AsyncScript
-    from redis.exceptions import RedisError
     from redis.exceptions import TimeoutError as RedisTimeoutError
 except ModuleNotFoundError as error:
     raise extra_missing("redis", error) from None
 
 from mintlify_async.checks import LARGEST, check_number
-from mintlify_async.errors import CauseSummary, ConfigurationError, StateError, printable
-from mintlify_async.runtime.limits import TimeLimit
+from mintlify_async.errors import ConfigurationError
+
+from ..remote_steps import FirstLoop, StepLine, described
 
 Argument = str | bytes | int | float
 
 T = TypeVar("T")
-
-CANCEL_AGAIN: Final = 0.25
-"""Seconds between two cancellations of a step: redis-py swallows some on Python 3.11."""
 
 CONNECTIONS: Final = 32
 """Scripts at a time on one client. More would not be faster: Redis runs them one after the other."""
@@ -63,12 +56,12 @@ SILENCES: Final = (TimeoutError, RedisTimeoutError)
 
 
 class ClientConnections:
-    """Limits how many scripts one client runs at a time, for all stores that use it."""
+    """The connections of one client, and the line of the scripts of all stores that use it."""
 
     def __init__(self, client: RedisClient) -> None:
         self.pool = getattr(client, "connection_pool", None)
-        self.free = asyncio.Semaphore(min(CONNECTIONS, getattr(self.pool, "max_connections", CONNECTIONS)))
-        self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
+        self.line = new_line(min(CONNECTIONS, getattr(self.pool, "max_connections", CONNECTIONS)))
+        self._first_loop = FirstLoop()
 
     def on_own_loop(self) -> bool:
         """Return whether the client's connections belong to the running loop.
@@ -76,10 +69,7 @@ class ClientConnections:
         Raises:
             ConfigurationError: They belong to another loop, and cannot be made again on this one.
         """
-        loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._loop = weakref.ref(loop)
-        if self.pool is None or self._loop() is loop:
+        if self._first_loop.is_running() or self.pool is None:
             return True
         if type(self.pool) is not ConnectionPool:
             raise ConfigurationError(
@@ -88,6 +78,17 @@ class ClientConnections:
                 field="client",
             )
         return False
+
+
+def new_line(places: int) -> StepLine:
+    """Return a line for so many scripts at a time."""
+    # Clients raise any error, for instance AttributeError for a lost connection.
+    return StepLine("Redis", places, (Exception,), explain)
+
+
+def explain(error: Exception) -> tuple[str, bool]:
+    """Return the reason of *error*, and whether scripts in the line would wait for nothing, too."""
+    return described(error), isinstance(error, SILENCES)
 
 
 _connections: weakref.WeakKeyDictionary[object, ClientConnections] = weakref.WeakKeyDictionary()
@@ -99,56 +100,6 @@ async def _on_new_connection(pool: ConnectionPool, step: Callable[[Any], Corouti
     own_pool = ConnectionPool(pool.connection_class, max_connections=1, **options)
     async with Redis.from_pool(own_pool) as client:
         return await step(client)
-
-
-async def _in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
-    """Run *step* of redis-py in a separate task.
-
-    On Python 3.11 redis-py swallows many cancellations. The caller waits for asyncio alone, so its
-    cancellation and the timeout are always raised.
-
-    Raises:
-        TimeoutError: *step* took longer than *seconds*. The message has the error that the client has hidden
-            by trying again.
-    """
-    hidden: list[BaseException] = []
-    task = asyncio.ensure_future(_keeping_hidden_error(step, hidden))
-    limit = TimeLimit(asyncio.get_running_loop().time() + seconds)  # an answer that has arrived is read first
-    try:
-        with suppress(TimeoutError), limit:
-            await asyncio.wait([task])
-    finally:
-        while not task.done():
-            task.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait([task], timeout=CANCEL_AGAIN)
-        step.close()  # of a task that was cancelled before it began
-        if not task.cancelled():
-            task.exception()  # retrieved, or asyncio logs that it never was
-    if task.cancelled():
-        reason = f"; the last try: {_described(hidden[0])}" if hidden else ""
-        raise TimeoutError(f"no answer within the timeout of {seconds:g} s{reason}")
-    return task.result()
-
-
-async def _keeping_hidden_error(step: Coroutine[Any, Any, T], hidden: list[BaseException]) -> T:
-    """Run *step*. If it is cancelled in a pause of redis-py's retries, add the error before the pause.
-
-    redis-py pauses in the ``except`` block of that error, so the error is the context of the cancellation.
-    """
-    try:
-        return await step
-    except asyncio.CancelledError as cancellation:
-        error: BaseException | None = cancellation
-        while error is not None and not isinstance(error, RedisError | OSError):
-            error = error.__context__
-        if error is not None:
-            hidden.append(error)
-        raise
-
-
-def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {printable(str(error))}".rstrip(": ")
 
 
 class RedisScripts:
@@ -185,8 +136,6 @@ class RedisScripts:
         self._client = client
         check_number(timeout, "timeout", 0.001, most=LARGEST)
         self._timeout = timeout
-        self._silences = 0
-        self._silence = ""
         self._namespace = _check_namespace(namespace)
 
     def __repr__(self) -> str:
@@ -211,23 +160,10 @@ class RedisScripts:
         connections = _connections.get(self._client) or _connections.setdefault(
             self._client, ClientConnections(self._client)
         )
-        if not connections.on_own_loop():
-            pool = cast("ConnectionPool", connections.pool)
-            return await self._bounded(_on_new_connection(pool, step))
-        silences = self._silences
-        async with connections.free:
-            if self._silences != silences:
-                raise _unusable(self._silence)  # Redis is silent, so do not wait for another timeout
-            return await self._bounded(_on_ready_client(self._client, step))
-
-    async def _bounded(self, step: Coroutine[Any, Any, T]) -> T:
-        try:
-            return await _in_own_task(step, self._timeout)
-        except Exception as error:  # clients raise any, for instance AttributeError for a lost connection
-            reason = _described(error)
-            if isinstance(error, SILENCES):
-                self._silences, self._silence = self._silences + 1, reason
-        raise _unusable(reason)
+        if connections.on_own_loop():
+            return await connections.line.run(lambda: _on_ready_client(self._client, step), self._timeout)
+        pool = cast("ConnectionPool", connections.pool)
+        return await new_line(1).run(lambda: _on_new_connection(pool, step), self._timeout)
 
 
 async def _on_ready_client(client: RedisClient, step: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
@@ -235,12 +171,6 @@ async def _on_ready_client(client: RedisClient, step: Callable[[Any], Coroutine[
     if isinstance(client, RedisCluster):
         await client.initialize()
     return await step(client)
-
-
-def _unusable(reason: str) -> StateError:
-    error = StateError(f"the store on Redis cannot be used: {reason}")
-    error.__cause__ = CauseSummary(reason)
-    return error
 
 
 def text(value: object) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from redis.backoff import NoBackoff
 from mintlify_async.contrib.redis import RedisStore, RedisStreamStore
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.storage.store import Store, new_version
-from tests.storage.store_cases import BLOCK, A, B, StoreCases, count_in_threads, put, values, windows
+from mintlify_async.testing.store_cases import BLOCK, A, B, StoreCases, WireCases, put, values, windows
+from tests.support.own_time_cases import count_in_threads
 from tests.support.redis_server import RedisServer
 
 
@@ -50,6 +52,23 @@ class TestRedisStore(StoreCases):
         settings, wrap = CLIENTS[request.param]
         async with redis_server.client(**settings) as client:
             yield RedisStore(wrap(client), timeout=20)
+
+
+class TestRedisWire(WireCases):
+    """A script comes late."""
+
+    @pytest.fixture
+    def address(self, redis_server: RedisServer) -> tuple[str, int]:
+        return "127.0.0.1", redis_server.port
+
+    @pytest.fixture
+    def reach(self) -> Any:
+        @asynccontextmanager
+        async def reach(port: int) -> AsyncIterator[Store]:
+            async with Redis(port=port) as client:
+                yield RedisStore(client)
+
+        return reach
 
 
 @pytest.fixture(scope="module")

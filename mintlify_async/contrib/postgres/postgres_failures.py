@@ -1,0 +1,52 @@
+"""Why Postgres cannot be used, in one line. It never has a DETAIL, which may show a value."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import asyncpg
+
+from ..remote_steps import described
+
+
+class BorrowError(Exception):
+    """The caller's function lent no connection, with an error that may be of any library."""
+
+
+FAILURES: Final = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    BorrowError,
+    OSError,
+    TimeoutError,
+    RuntimeError,  # a pool whose event loop is closed
+    ValueError,  # a part of the URL that asyncpg cannot read
+)
+"""Errors that mean that Postgres cannot be used."""
+
+AGAIN: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+"""Errors after which the same statements may succeed. Nothing was done."""
+
+REASONS: Final = {
+    "25006": "it only reads (a standby, or default_transaction_read_only)",
+    "26000": "PgBouncer lost a prepared statement; give your pool statement_cache_size=0",
+    "42P05": "PgBouncer mixed up prepared statements; give your pool statement_cache_size=0",
+    "42P01": "it has no table {table}; call await store.setup(), or run the SQL of store.schema",
+    "42703": "the table {table} has other columns than store.schema",
+    "53300": "it has no connection left (max_connections)",
+    "55P03": "another session holds a lock",
+    "57014": "no answer in time",
+}
+"""Reasons by SQLSTATE. Any other error gives its first line."""
+
+
+def explain(error: Exception, table: str) -> tuple[str, bool]:
+    """Return the reason of *error*, and whether steps that wait for their turn would fail in the same way."""
+    if isinstance(error, BorrowError):
+        return str(error), False
+    if isinstance(error, asyncpg.DataError):
+        return "DataError: a key or value cannot be stored", False  # its text may show them
+    state = getattr(error, "sqlstate", None) or ""
+    reason = REASONS[state].format(table=table) if state in REASONS else described(error)
+    return reason, isinstance(error, OSError)  # TimeoutError is one

@@ -1,0 +1,246 @@
+"""A store in one table of a Postgres."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import Any, Final
+
+from mintlify_async.checks import LARGEST, check_keep, check_number
+from mintlify_async.errors import ConfigurationError, StateError
+from mintlify_async.runtime.limits import TimeLimit
+from mintlify_async.runtime.per_event_loop import LoopLocal
+from mintlify_async.storage.store import Record, Snapshot, TakeResult, Usage, Window
+
+from ..remote_steps import FirstLoop
+from .connections import (
+    Connection,
+    ConnectionSource,
+    LoopConnections,
+    Rows,
+    check_source,
+    run_statement,
+    run_transaction,
+)
+from .postgres_failures import AGAIN
+from .statements import Statements
+
+CLEAN_EVERY: Final = 100
+"""Steps that write between two clean-ups. The first one of a process cleans up, too."""
+
+CLEAN_SECONDS: Final = 0.25
+"""Longest duration of a clean-up, for which the caller of a step waits."""
+
+LARGEST_INT: Final = 2**31 - 1
+LARGEST_BIGINT: Final = 2**63 - 1
+
+
+class PostgresStore:
+    """A store in a Postgres, shared by all processes and machines that use it. Time is the server's.
+
+    Make its table once, with ``await store.setup()``, or put :attr:`schema` into a migration.
+
+    With a URL it has a pool for each event loop. It may be used from several threads and in several
+    ``asyncio.run``, and :meth:`close` closes the connections. With a function, it belongs to the event loop
+    that uses it first.
+
+    Each step is a transaction of its own, and never a part of yours: a claim that you roll back would be sent
+    again. PgBouncer may stand in between, in transaction mode, too.
+
+    Conversations contain the keys of threads.
+
+    A step raises :class:`~mintlify_async.errors.StateError` when Postgres does not answer in time.
+
+    Example::
+
+        store = PostgresStore("postgresql://app@localhost/app")
+        await store.setup()
+        async with MintlifySession(ledger=store, quota=Quota(store=store)) as session:
+            ...
+
+    Args:
+        source: A URL, ``postgresql://user@host:port/database``. Or a function that returns an async context
+            manager of an asyncpg connection, such as ``pool.acquire``; the connections stay yours.
+        table: The table, ``name`` or ``schema.name``.
+        timeout: Longest duration of one step, in seconds. A cancelled step ends in about 0.3 s.
+        keep: How long finished records are kept, in seconds. None keeps them forever.
+        size: Connections at a time on one event loop. Further steps wait their turn.
+        options: With a URL: arguments of ``asyncpg.connect``, such as ``ssl``. The ``password`` may be a
+            function. ``statement_cache_size`` is 0, because PgBouncer needs it.
+
+    Raises:
+        ConfigurationError: An argument is invalid. Nothing is sent yet.
+    """
+
+    def __init__(
+        self,
+        source: ConnectionSource,
+        *,
+        table: str = "mintlify_async",
+        timeout: float = 2.0,
+        keep: float | None = None,
+        size: int = 4,
+        **options: Any,
+    ) -> None:
+        check_source(source, options)
+        self._sql = Statements(table)
+        self.table = table
+        check_number(timeout, "timeout", 0.001, most=LARGEST)
+        check_number(size, "size", 1, whole=True)
+        self.keep = check_keep(keep)
+        self._timeout = timeout
+        self._begin = _begin(timeout)
+        self._source, self._size = source, size
+        self._options = {"statement_cache_size": 0, "timeout": timeout, **options}
+        self._first_loop = FirstLoop()
+        self._loops = LoopLocal(self._connect)
+        self._writes = 0
+
+    def __repr__(self) -> str:
+        """Show the table; the URL may contain a password."""
+        return f"PostgresStore(table={self.table!r})"
+
+    @property
+    def schema(self) -> str:
+        """The SQL that makes the table, for a migration."""
+        return self._sql.schema
+
+    async def setup(self) -> None:
+        """Make the table, if it does not exist. Safe to repeat, and in many processes at once.
+
+        Raises:
+            StateError: Postgres cannot be used, or the role may not make tables.
+        """
+        # A role without the right to make tables gets no error when the table exists.
+        [(exists,)] = await self._statement("SELECT to_regclass($1::text) IS NOT NULL", self._sql.table)
+        if not exists:
+            await self._transaction([self._sql.setup_lock()], self._sql.schema)
+
+    async def close(self) -> None:
+        """Close the connections of a URL, on every event loop. The records stay and can be used."""
+        loops, self._loops = self._loops, LoopLocal(self._connect)
+        await loops.close()
+
+    aclose = close
+
+    async def read(self, keys: Collection[str]) -> Snapshot:
+        """Return the records that exist under *keys*, and the server's time."""
+        rows = await self._statement(self._sql.read, list(keys))
+        if any(row[5] for row in rows):
+            await self._correct(keys)
+        records = {
+            key: Record(value=v, version=name, since=since) for _, key, v, name, since, _ in rows if key
+        }
+        return Snapshot(records=records, now=rows[0][0])
+
+    async def write(
+        self,
+        changes: Mapping[str, bytes | None],
+        *,
+        expected: Mapping[str, str | None],
+        version: str,
+        keep: float | None = None,
+    ) -> bool:
+        """If every record still has its *expected* version, make all *changes*. Else make none."""
+        puts = {key: value for key, value in changes.items() if value is not None}
+        gone = [key for key in changes if key not in puts]
+        unchanged = [key for key in expected if key not in changes]
+        [(done,)] = await self._transaction(
+            self._sql.locks([*changes, *expected]),
+            self._sql.write,
+            *(list(expected), list(expected.values())),
+            *(gone, list(puts), list(puts.values()), version, keep, unchanged),
+        )
+        await self._clean_at_times()
+        return bool(done)
+
+    async def keys(self, prefix: str) -> list[str]:
+        """Return the keys that start with *prefix*, sorted."""
+        return [key for (key,) in await self._statement(self._sql.keys, prefix, prefix + "\U0010ffff")]
+
+    async def take(self, windows: Sequence[Window], *, slot: str | None, block: str) -> TakeResult:
+        """If every window has a free slot and there is no block, take *slot* in all windows."""
+        logs = [window.key for window in windows]
+        amounts = [min(window.amount, LARGEST_BIGINT) for window in windows]
+        args = (logs, amounts, [float(window.seconds) for window in windows], slot, block)
+        if slot is None:
+            rows = await self._statement(self._sql.look, *args)
+        else:
+            rows = await self._transaction(self._sql.locks(logs), self._sql.take, *args)
+            await self._clean_at_times()
+        is_taken, block_seconds, is_ahead, *_ = rows[0]
+        if is_ahead:
+            await self._correct([*logs, block])
+        usage = [Usage(used=row[3], opens_in=max(0.0, row[4])) for row in rows[: len(windows)]]
+        return TakeResult(taken=is_taken, blocked=block_seconds, usage=tuple(usage))
+
+    async def refund(self, windows: Sequence[Window], *, slot: str) -> None:
+        """Give *slot* back in every window. If it is not taken, do nothing."""
+        await self._statement(self._sql.refund, [window.key for window in windows], slot)
+
+    async def _correct(self, keys: Collection[str]) -> None:
+        with suppress(StateError):  # a server that only reads
+            await self._statement(self._sql.correct, list(keys))
+
+    async def _clean_at_times(self) -> None:
+        """Delete what has expired, apart from the step: two that delete each other's records would wait."""
+        self._writes += 1
+        if self._writes % CLEAN_EVERY == 1:
+            with suppress(StateError):
+                await self._step(self._clean)
+
+    async def _clean(self, connection: Connection) -> Rows:
+        # A limit of its own: with that of the step, a slow clean-up would look like a server that is away.
+        with suppress(TimeoutError), TimeLimit(asyncio.get_running_loop().time() + CLEAN_SECONDS):
+            await run_statement(connection, self._sql.clean, ())
+        return ()
+
+    async def _statement(self, sql: str, *args: Any) -> Rows:
+        return await self._step(lambda connection: run_statement(connection, sql, args))
+
+    async def _transaction(self, locks: Sequence[str], sql: str, *args: Any) -> Rows:
+        begin = "; ".join([self._begin, *locks])
+        return await self._step(lambda connection: run_transaction(connection, begin, sql, args))
+
+    async def _step(self, work: Callable[[Connection], Awaitable[Rows]]) -> Rows:
+        """Return the result of *work* on a connection.
+
+        Raises:
+            StateError: Postgres did not answer in time, or refused.
+            ConfigurationError: The source does not fit, or belongs to another event loop.
+        """
+        here = self._loops.get()
+
+        async def step() -> Rows:
+            async with AsyncExitStack() as stack:
+                connection = await here.borrow(stack)
+                while True:
+                    # A statement by itself has the level of the role, which may be serializable.
+                    with suppress(*AGAIN):
+                        return await work(connection)
+
+        return await here.line.run(step, self._timeout)
+
+    def _connect(self) -> LoopConnections:
+        if not isinstance(self._source, str) and not self._first_loop.is_running():
+            raise ConfigurationError(
+                "source: another event loop used this function first, and its connections belong to it; "
+                "create one store for each event loop, or give a URL",
+                field="source",
+            )
+        return LoopConnections(self._source, self.table, self._size, self._options)
+
+
+def _begin(seconds: float) -> str:
+    """Return the statements that begin a transaction of at most *seconds*.
+
+    The level is said, because with that of a role a count could be wrong. The server gives up first, and says
+    why. A release waits for the lock of a step whose commit is held up, so the step must be over first.
+    """
+    limits = {"idle_in_transaction_session": 0.5, "lock": 0.7, "statement": 0.9}
+    settings = [
+        f"SET LOCAL {name}_timeout = {min(LARGEST_INT, max(1, round(seconds * 1000 * part)))}"
+        for name, part in limits.items()
+    ]
+    return "; ".join(["BEGIN ISOLATION LEVEL READ COMMITTED", *settings])

@@ -1,0 +1,73 @@
+"""The quota on a real Postgres, in four processes whose clocks are minutes apart."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from mintlify_async.contrib.postgres import PostgresStore
+from tests.support.child_process import run_to_end
+from tests.support.postgres_server import PostgresServer
+
+WORKER = """
+import asyncio, sys, time
+true_time, skew = time.time, float(sys.argv[2])
+time.time = lambda: true_time() + skew  # before anything of ours is imported
+
+import asyncpg, uvloop
+from mintlify_async import Limit, Quota, QuotaExceededError
+from mintlify_async.contrib.postgres import PostgresStore
+from mintlify_async.quota.gate import QuotaScope
+from mintlify_async.quota.quota import Lease
+from mintlify_async.runtime import dates
+
+assert abs(dates.now() - true_time() - skew) < 1
+
+async def call(quota):
+    return [await asyncio.gather(quota.acquire("create_job", QuotaScope(project="p")), return_exceptions=True)
+            for _ in range(4)]
+
+async def main():
+    store = PostgresStore(sys.argv[1], timeout=20)
+    quota = Quota(create_job=Limit(100, per=60), store=store)
+    other = await asyncpg.connect(sys.argv[1], statement_cache_size=0)
+    await other.execute("INSERT INTO ready VALUES (1)")
+    while await other.fetchval("SELECT count(*) FROM ready") < 4:
+        await asyncio.sleep(0.01)
+    calls = await asyncio.gather(*(call(quota) for _ in range(25)))
+    results = [result for rows in calls for [result] in rows]
+    assert all(isinstance(result, Lease | QuotaExceededError) for result in results), results
+    print(sum(isinstance(result, Lease) for result in results), len(results))
+    await other.close()
+    await store.close()
+
+with asyncio.Runner(loop_factory=uvloop.new_event_loop if sys.argv[3] == "uvloop" else None) as runner:
+    runner.run(main())
+"""
+
+
+@pytest.mark.parametrize("way", ["direct", "pgbouncer"])
+@pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+async def test_four_processes_keep_one_limit(
+    request: pytest.FixtureRequest,
+    postgres_server: PostgresServer,
+    store: PostgresStore,
+    way: str,
+    level: str,
+):
+    """Of 400 calls, exactly a hundred get a slot, whatever the level of the role is."""
+    url = postgres_server.url if way == "direct" else request.getfixturevalue("pgbouncer").url
+    postgres_server.say(
+        "CREATE TABLE ready (a int)",
+        f"ALTER DATABASE {postgres_server.database} SET default_transaction_isolation = '{level}'",
+    )
+    loop = "uvloop" if "uvloop" in type(asyncio.get_running_loop()).__module__ else "asyncio"
+    async with asyncio.TaskGroup() as group:  # if one process fails, the others also end
+        tasks = [
+            group.create_task(run_to_end(sys.executable, "-c", WORKER, url, skew, loop))
+            for skew in ("-420", "-60", "0", "300")
+        ]
+    counts = [[int(number) for number in task.result().split()] for task in tasks]
+    assert [sum(column) for column in zip(*counts, strict=True)] == [100, 400]
