@@ -257,7 +257,7 @@ class Draft:
             if self._after_blank_line or line.kind == "opening":
                 rank = PARAGRAPH
             elif line.kind == "more" and _LIKE_BLOCK.match(bare := body.lstrip(" >")):
-                if read_line(bare).is_code:
+                if read_line(bare).kind == "opening":  # it would be a code block
                     return
                 rank = LETTER
             elif self._marks:

@@ -249,7 +249,7 @@ def test_deep_nesting_ends_and_loses_nothing(mark, fence):
 
 
 def test_a_line_that_a_pause_showed_stays_as_it_was():
-    """The start of a marker was shown as text, and is no reason to take the line back when it becomes an item."""
+    """The start of a marker was shown as text, and the line is not taken back when it becomes an item."""
     text = "2. " + "word " * 36 + "\n   more words of the item\n1.  another item"
     for end in range(len(text) - 20, len(text)):
         splitter, deltas = MarkdownSplitter(200), {}
