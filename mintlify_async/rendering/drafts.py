@@ -131,6 +131,7 @@ class Draft:
         self._gap: str = ""  # blank lines after the last line
         self._after_blank_line: bool = False
         self._marks: list[str] = []  # open in the paragraph
+        self._chosen: tuple[str, str, int] | None = None  # how the line that grows was shown, up to where
         self.is_too_long: bool = False
         self.end: Place = Place(0, 0, LETTER, 0, self._closing(), blocks)
 
@@ -139,6 +140,10 @@ class Draft:
         vars(draft).update(vars(self))
         draft.places, draft._marks = [*self.places], [*self._marks]
         return draft
+
+    def keep_shown(self, shown: Draft) -> None:
+        """Note that *shown*, this message with the line that grows, was shown: this line stays as it is."""
+        self._chosen = shown._chosen
 
     def add_line(self, text: str, *, is_whole: bool, grows: bool = False) -> None:
         """Add the next line of the text, without its ending, or the start of a line that does not fit.
@@ -167,15 +172,21 @@ class Draft:
         self.at += len(text) + 1
         self._gap += f"{text[len(source) :]}\n"
         self._after_blank_line, self._line = line.kind == "blank", None
+        if is_whole:
+            self._chosen = None
 
     def _shown_line(self, source: str, line: MarkdownLine) -> _Shown:
         """Return how the message shows a line, so that it is there what it is in the text."""
         before = self._blocks
         kept = self._prefixes[: None if line.kind == "more" else line.depth]
-        if self._shown == before and self._line is None:
+        if self._shown == before and self._line is None and self._chosen is None:
             return _Shown("", source, line.after, (*kept, *map(_prefix, line.after.containers[len(kept) :])))
         new = len(line.after.containers) - len(kept)
-        candidates = [*self._candidates(source, line)]
+        if self._chosen is None:
+            candidates = [*self._candidates(source, line)]
+        else:
+            lead, body, end = self._chosen
+            candidates = [(lead, body + source[end:])]
         read = [
             read_line(body, read_line(lead[:-1], self._shown).after if lead else self._shown)
             for lead, body in candidates
@@ -183,6 +194,7 @@ class Draft:
         same = (n for n, got in enumerate(read) if self._is_same(got, line, kept))
         alike = (n for n, got in enumerate(read) if got.is_code == line.is_code)
         best = next(same, next(alike, 0))
+        self._chosen = (*candidates[best], len(source))
         after = read[best].after
         found = [*map(_prefix, after.containers[max(0, len(after.containers) - new) :])] if new else []
         return _Shown(*candidates[best], after, (*kept, *[""] * (new - len(found)), *found))
@@ -244,8 +256,8 @@ class Draft:
             blocks = before.without_fence()
             if self._after_blank_line or line.kind == "opening":
                 rank = PARAGRAPH
-            elif line.kind == "more" and (like_block := _LIKE_BLOCK.match(body.lstrip(" >"))):
-                if like_block[0] in ("```", "~~~"):
+            elif line.kind == "more" and _LIKE_BLOCK.match(bare := body.lstrip(" >")):
+                if read_line(bare).kind == "opening":  # it would be a code block
                     return
                 rank = LETTER
             elif self._marks:

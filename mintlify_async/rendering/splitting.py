@@ -157,6 +157,7 @@ class MarkdownSplitter:
             elif is_settled:
                 edit = self._edit(draft, end, final=self._closed)
                 self._floor = max(self._floor, end.end)
+                self._draft.keep_shown(draft)
                 if self._closed:
                     self._begin_after(end)
                 return edit

@@ -106,6 +106,23 @@ def test_a_text_that_grows_is_split_as_a_complete_one(text, limit, size):
     assert [*deltas.values()] == [*shown.values()] == split_markdown(text, limit)
 
 
+PAUSES = st.lists(st.booleans(), min_size=1, max_size=8)
+
+
+@settings(max_examples=50)
+@given(texts, limits, st.integers(1, 60), PAUSES)
+def test_what_was_shown_is_never_taken_back(text, limit, size, pauses):
+    """A pause shows a line before it is certain what the line is."""
+    splitter, deltas = MarkdownSplitter(limit), {}
+    for turn, at in enumerate(range(0, len(text) + size, size)):
+        splitter.feed(text[at : at + size]) if at < len(text) else splitter.close()
+        while edit := splitter.next_edit(pause=pauses[turn % len(pauses)]):
+            deltas[edit.index] = deltas.get(edit.index, "") + edit.delta
+            assert edit.text.startswith(deltas[edit.index])
+            assert edit.text == deltas[edit.index] or not edit.final
+            assert utf16_units(edit.text) <= limit
+
+
 @settings(max_examples=50)
 @given(texts, st.integers(1, 60), st.sampled_from([None, SITE]))
 def test_a_stream_of_text_is_the_text(text, size, site):
@@ -229,6 +246,18 @@ def test_deep_nesting_ends_and_loses_nothing(mark, fence):
         messages = split_markdown(text, 200)
         assert max(map(utf16_units, messages)) <= 200
         assert squeezed("".join(messages)).replace(">", "").count("d") >= 300
+
+
+def test_a_line_that_a_pause_showed_stays_as_it_was():
+    """The start of a marker was shown as text, and the line is not taken back when it becomes an item."""
+    text = "2. " + "word " * 36 + "\n   more words of the item\n1.  another item"
+    for end in range(len(text) - 20, len(text)):
+        splitter, deltas = MarkdownSplitter(200), {}
+        for piece in (text[:end], text[end:], None):
+            splitter.feed(piece) if piece else splitter.close()
+            while edit := splitter.next_edit(pause=True):
+                deltas[edit.index] = deltas.get(edit.index, "") + edit.delta
+                assert edit.text == deltas[edit.index]
 
 
 def test_a_long_word_before_marks_is_not_shown_twice():
