@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from html import escape
 from typing import Any
@@ -16,6 +17,7 @@ from aiogram import Bot, Dispatcher, F
 from aiogram.client.default import DefaultBotProperties
 from aiogram.types import Message
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from mintlify_async import MintlifySession, SQLiteStore, extras_markdown
 
@@ -24,15 +26,69 @@ SORRY = "Sorry, I could not answer that. Please ask again in a moment."
 
 dispatcher = Dispatcher()
 answering: set[asyncio.Task[Any]] = set()
-RULES = ["autolink", "backticks", "emphasis", "escape", "fence", "heading", "link", "strikethrough"]
-MARKDOWN = MarkdownIt("zero").enable(RULES)  # Telegram can show these, but no lists and tables
+MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("strikethrough")
+TAGS = {
+    "strong_open": "<b>",
+    "strong_close": "</b>",
+    "em_open": "<i>",
+    "em_close": "</i>",
+    "s_open": "<s>",
+    "s_close": "</s>",
+    "link_close": "</a>",
+    "softbreak": "\n",
+    "hardbreak": "\n",
+    "hr": "⎯⎯⎯\n",
+    "heading_open": "<b>",
+    "heading_close": "</b>\n",
+    "paragraph_close": "\n",
+}
 
 
 def telegram_html(markdown: str) -> str:
     """Return *markdown* in Telegram's HTML. It is valid and never empty, even if the text was cut."""
-    html = re.sub(r"<(/?)h\d>", r"<\1b>", MARKDOWN.render(markdown))
-    html = html.replace("<p>", "").replace("</p>", "\n").strip()
-    return html if re.sub("<[^>]+>", "", html).strip() else escape(markdown)
+    lines, html, quotes = re.sub("\r\n?", "\n", markdown).split("\n"), "", 0
+    for token in MARKDOWN.parse(markdown):
+        if token.map and token.level == 0 and html and not lines[token.map[0] - 1].strip():
+            html += "\n"  # a blank line
+        if token.type == "inline":
+            html += inline_html(token.children or [])
+        elif token.type in ("fence", "code_block"):
+            language = escape(token.info.split()[0]) if token.info.strip() else ""
+            code = escape(token.content)
+            html += (
+                f'<pre><code class="language-{language}">{code}</code></pre>'
+                if language
+                else f"<pre>{code}</pre>"
+            )
+            html += "\n"
+        elif token.type == "list_item_open":
+            html += "  " * (token.level // 2) + (f"{token.info}{token.markup} " if token.info else "• ")
+        elif token.type.startswith("blockquote"):  # Telegram has no quotes in quotes
+            quotes += token.nesting
+            html += "<blockquote>" * (token.nesting > 0 and quotes == 1)
+            html = html.rstrip("\n") + "</blockquote>\n" if token.nesting < 0 and not quotes else html
+        elif token.type == "list_item_close":
+            html += "\n" * (not html.endswith("\n"))
+        else:
+            html += TAGS.get(token.type, "")
+    return html.strip() if re.sub("<[^>]+>", "", html).strip() else escape(markdown)
+
+
+def inline_html(tokens: Sequence[Token]) -> str:
+    """Return the text of a paragraph. A picture becomes a link to it."""
+    html = ""
+    for token in tokens:
+        if token.type == "link_open":
+            html += f'<a href="{escape(str(token.attrs["href"]))}">'
+        elif token.type == "code_inline":
+            html += f"<code>{escape(token.content)}</code>"
+        elif token.type == "image":
+            is_linked = html.count("<a ") > html.count("</a>")
+            text = escape(token.content) or "🖼"
+            html += text if is_linked else f'<a href="{escape(str(token.attrs["src"]))}">{text}</a>'
+        else:
+            html += TAGS.get(token.type) or escape(token.content)
+    return html
 
 
 # Commands such as /start and anonymous senders get no answer, because each answer costs money.

@@ -147,6 +147,30 @@ def check_type(value: object, name: str, kind: type) -> None:
         raise ConfigurationError(f"{name} must be {kind.__name__}(…) or None; got {type_name}", field=name)
 
 
+def check_client_session(value: object) -> None:
+    """Refuse an object that is not used like aiohttp's ``ClientSession``, such as a client of httpx.
+
+    Raises:
+        ConfigurationError: It is such an object.
+    """
+    is_session = all(hasattr(value, name) for name in ("request", "connector", "closed"))
+    if value is not None and (isinstance(value, type) or not is_session):
+        kind = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+        raise ConfigurationError(
+            f"client_session must be an aiohttp.ClientSession, not {kind}", field="client_session"
+        )
+
+
+EXITING: Final = "the program is exiting, so no thread can be started: make this call before, not in atexit"
+
+
+def is_exiting(error: BaseException) -> bool:
+    """Return whether *error* says that the interpreter starts no more threads, as in a function of atexit."""
+    # "cannot schedule new futures after shutdown", "can't register atexit after shutdown", "can't create new
+    # thread at interpreter shutdown"
+    return type(error) is RuntimeError and "shutdown" in str(error)
+
+
 def check_bool(value: object, name: str) -> None:
     """Check that *value* is a bool, because the text "false" is true.
 
@@ -275,9 +299,11 @@ def check_name(value: object, name: str, most: int) -> str:
     """
     if isinstance(value, str) and 1 <= len(value) <= most and not _UNSTORABLE.search(value):
         return value
-    size = f"; it has {len(value)}" if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name} must be a string; got {type(value).__name__}", field=name)
     raise ConfigurationError(
-        f"{name} must have 1 to {most} characters, no NUL and no lone surrogate{size}", field=name
+        f"{name} must have 1 to {most} characters, no NUL and no lone surrogate; it has {len(value)}",
+        field=name,
     )
 
 
@@ -345,11 +371,16 @@ def check_identifier(value: object, name: str) -> str:
         problem = f"is a URL or a path; write {_WHERE[name]}"
     elif problem is None and not text.isprintable():
         problem = "has a character that cannot be seen; remove it"
+    elif problem is None and (match := _NOT_COPIED.search(text)):
+        problem = f"contains {match[0]!r}, as an unset variable or a comment does; write {_WHERE[name]}"
     if problem is not None:
         raise ConfigurationError(f"{name} {problem}", field=name)
     check_segment(value, name)
     return text
 
+
+_NOT_COPIED: Final = re.compile(r"[${}<>#]|\s")
+"""Characters of ``$PROJECT``, ``${{ vars.X }}``, ``<project>`` and ``p # prod``, which no identifier has."""
 
 _QUOTES: Final = frozenset("\"'`\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}")
 
@@ -445,12 +476,14 @@ def _url_problem(url: str, *, allow_insecure_http: bool) -> str | None:
         return "must not carry a user name or password; keys go in admin_key= and assistant_key="
     if parts.path.rstrip("/") == "/v2":
         return "ends with /v2, which the path of each operation has already; leave it out"
-    if parts.scheme == "http" and not (allow_insecure_http or _is_loopback(parts.hostname)):
+    if parts.scheme == "http" and not (allow_insecure_http or is_loopback(url)):
         return "is plain http: the key could be read on the way; use https, or allow_insecure_http=True"
     return None
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(url: str) -> bool:
+    """Return whether *url* leads to this machine."""
+    host = urlsplit(url).hostname or ""
     return host in ("localhost", "::1") or bool(re.fullmatch(r"127(\.\d{1,3}){3}", host))
 
 
@@ -467,10 +500,14 @@ def check_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
     Raises:
         ConfigurationError: A name or a value is not legal, or the session sets that header itself.
     """
+    if headers is not None and not isinstance(headers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - a slip
+        raise ConfigurationError(f"headers must be a mapping; got {type(headers).__name__}", field="headers")
     for name, value in (headers or {}).items():
-        lowered = name.lower()
+        lowered = str(name).lower()
         problem = None
-        if not _HEADER_NAME.fullmatch(name):
+        if not (isinstance(name, str) and isinstance(value, str)):  # pyright: ignore[reportUnnecessaryIsInstance] - a slip
+            problem = f"{_shown(name)} and its value must be strings"
+        elif not _HEADER_NAME.fullmatch(name):
             problem = f"{printable(repr(name))} is not a header's name"
         elif lowered in _OUR_HEADERS or lowered.startswith("content-"):  # the body is always JSON
             problem = f"{name} is set by the session (keys: admin_key=, assistant_key=)"

@@ -82,7 +82,8 @@ class MintlifySession:
         ledger: Records each ``dedupe_key``, so that its job is created once.
         client_session: Your own ``aiohttp.ClientSession``. It is never closed here.
         proxy: The URL of a proxy. ``"environment"`` takes it from HTTPS_PROXY, ALL_PROXY and NO_PROXY when
-            the session is made (HTTP_PROXY for a *base_url* with plain http).
+            the session is made (HTTP_PROXY for a *base_url* with plain http). Environment:
+            ``MINTLIFY_PROXY``, except with *client_session*, or with a *base_url* of this machine.
         ssl: The context that verifies certificates.
         allow_insecure_http: Allow plain http to other machines.
         assumptions: Replaces this package's assumptions about the service.

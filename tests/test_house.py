@@ -82,6 +82,7 @@ FRIENDS = {
     ("cli", "testing"),
     ("cli", "contrib"),
     ("cli", "checks"),  # one rule for every path of a file
+    ("cli", "rendering"),  # the terminal reads lines of Markdown as the other views do
     ("contrib", "storage"),  # the stores in Redis and Postgres keep the rules of the other stores
     ("contrib", "errors"),
     ("contrib", "checks"),

@@ -154,8 +154,8 @@ class TextStream(AsyncOnly):
     A line that may open a ``suggestions`` block is held back until that is known, half a surrogate pair
     until its other half arrives, and a text that begins before the one before it has ended until then.
     Everything received is handed out before the reply's error is raised. Delivered text cannot be
-    taken back. If a ``reset-step`` makes it void, the replacement follows after a blank line, while
-    ``answer.text`` has only the replacement.
+    taken back. If a ``reset-step``, or a ``start`` with another id, makes it void, the replacement follows
+    after a blank line, while ``answer.text`` has only the replacement.
     """
 
     def __init__(self, reply: ClosableEvents, growing_text: Callable[[], GrowingText]) -> None:

@@ -182,9 +182,15 @@ class Reply(Extras, AsyncOnly):
 
     @property
     def text(self) -> str:
-        """The text of the events handed out so far, as people read it; see :attr:`text_stream`."""
-        text = self._begun().growing_text()
-        return text.initial + text.close() if self.closed else text.initial
+        """The text of the events handed out so far, as people read it; see :attr:`text_stream`.
+
+        While the answer grows, reading it again costs only what is new.
+        """
+        stream = self._begun()
+        if not self.closed:
+            return stream.text
+        text = stream.growing_text()
+        return text.initial + text.close()
 
     @property
     def message(self) -> Message | None:
@@ -288,8 +294,8 @@ class Reply(Extras, AsyncOnly):
         Args:
             every: Seconds between one edit and the next, counted from the moment you ask for the next.
                 Telegram and Slack accept about one edit per second in one chat.
-            limit: The longest message, in UTF-16 code units (Telegram: 4096, Discord: 2000). A longer
-                answer continues in another message. A code block is closed and opened again.
+            limit: The longest message, in UTF-16 code units (Telegram: 4096, Discord: 2000), at least 200. A
+                longer answer continues in another message, and is split as by :func:`split_markdown`.
             tail: Makes the text below a complete answer, such as ``extras_markdown``. If it fails, its error
                 is raised after the last edit.
 

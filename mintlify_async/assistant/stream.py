@@ -34,7 +34,17 @@ from ..errors import (
     UnexpectedResponseError,
     printable,
 )
-from ..events import AbortEvent, ErrorEvent, Finish, ReasoningDelta, StreamEvent, TextDelta, ToolInputDelta
+from ..events import (
+    AbortEvent,
+    ErrorEvent,
+    Finish,
+    ReasoningDelta,
+    ResetStep,
+    Start,
+    StreamEvent,
+    TextDelta,
+    ToolInputDelta,
+)
 from ..messages import Message, whole_message
 from ..model.json_text import (
     EXCERPT_CHARACTERS,
@@ -147,6 +157,10 @@ class MessageStream:
         self._has_halves = False  # whether a value of the message may have half of a surrogate pair
         self._finder = _ThreadFinder(thread)
         self._site = site
+        self._text: GrowingText | None = (
+            None  # once the text was read, so that each reading costs what is new
+        )
+        self._texts: list[str] = []
         self._sse_decoder = SSEDecoder()
         self._queue: deque[str] = deque()  # the data of events
         self._head = b""
@@ -242,7 +256,16 @@ class MessageStream:
         except StreamError as error:
             return error.with_traceback(None)
         self.events_seen += 1
+        if self._text is not None:
+            self._note_text(event)
         return event
+
+    def _note_text(self, event: StreamEvent) -> None:
+        """Add what *event* adds to the text that was read before."""
+        if isinstance(event, (Start, ResetStep)):  # they may make text void
+            self._text = None
+        elif self._text is not None:
+            self._texts.append(self._text.after(event))
 
     def _decode(self, data: str) -> StreamEvent:
         """Decode any event, and note what it says about the thread."""
@@ -390,7 +413,11 @@ class MessageStream:
     @property
     def text(self) -> str:
         """The text of the events handed out so far, as people read it."""
-        return self.growing_text().initial
+        if self._text is None:
+            self._text = self.growing_text()
+            self._texts = [self._text.initial]
+        self._texts[:] = ["".join(self._texts)]
+        return self._texts[0]
 
     def growing_text(self) -> GrowingText:
         """Return the text of the events handed out so far, which then takes the next events."""

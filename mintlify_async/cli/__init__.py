@@ -36,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.print_help(sys.stderr)
             return USAGE
         output: Any = sys.stdout
+        if not output and options.command != "job":  # which prints the reference of a paid job elsewhere
+            why = "standard output is closed: redirect it, such as to /dev/null; nothing was sent"
+            parser.exit(USAGE, f"mintlify-async: {why}\n")
         if hasattr(output, "reconfigure"):  # the terminal's encoding may lack characters of an answer
             output.reconfigure(errors="replace")
         runner = importlib.import_module(".run_command", __package__)

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 OVERVIEW = """\
@@ -27,6 +28,7 @@ environment:
   MINTLIFY_DOMAIN              the site that ask and chat talk to
   MINTLIFY_SITE                the site URL, for full links
   MINTLIFY_BASE_URL            another URL of the service
+  MINTLIFY_PROXY               URL of a proxy, or: environment (HTTPS_PROXY)
   MINTLIFY_LEDGER              the ledger: a file, or a URL with a password
   NO_COLOR                     turns colours off
 
@@ -46,6 +48,15 @@ examples:
   mintlify-async ask --save thread.json "How do I create a job?"
   mintlify-async ask --thread thread.json "And how do I wait for it?"
   git diff | mintlify-async ask --code - "Is the API used well?"
+""",
+    "chat": """\
+commands in the conversation:
+  /help      list these commands
+  /new       begin a new conversation, which is not kept
+  /undo      take the last question and its answer back
+  /sources   show the sources of the last answer again
+  /exit      end
+A line that is one such word is never sent. //word sends /word.
 """,
     "job": """\
 examples:
@@ -131,6 +142,7 @@ doctor  check settings and network; nothing is created
   +service
 +service
   --base-url URL  URL of the service (default: MINTLIFY_BASE_URL)
+  --proxy URL  proxy, or environment for HTTPS_PROXY (default: MINTLIFY_PROXY)
 +recording
   --record FILE  record what is sent and received, without text and keys
   --keep-text  leave only the keys out of the recording
@@ -172,10 +184,22 @@ ABSENT: Final[Mapping[str, str]] = {
 """Verbs of ``job`` that people try, and why they do not exist."""
 
 
-def _text(text: str) -> str:
+def _filled(text: str) -> str:
     if not text.strip():  # mostly a shell variable that is not set
         raise argparse.ArgumentTypeError("it is empty")
     return text
+
+
+def _word(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # Python keeps bytes that are not text as halves of surrogate pairs
+        raise argparse.ArgumentTypeError("it is not text in UTF-8") from None
+    return text
+
+
+def _text(text: str) -> str:
+    return _word(_filled(text))
 
 
 def _file(text: str) -> str:
@@ -183,7 +207,7 @@ def _file(text: str) -> str:
     from ..errors import ConfigurationError
 
     try:
-        return check_path(_text(text), "it")
+        return check_path(_filled(text), "it")
     except ConfigurationError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -230,6 +254,9 @@ class _Parser(argparse.ArgumentParser):
             formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=32),
             **settings,
         )
+        self._takes_words = False
+        self._flags = ["-h", "--help", "-v", "--verbose"]
+        self._options: list[str] = []
         says = "show requests and retries, without keys"
         self.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=says)
 
@@ -239,6 +266,8 @@ class _Parser(argparse.ArgumentParser):
         """Parse *args*. If one of them is unknown, exit with the usage of this command."""
         if args and args[0] in ABSENT and self.prog.endswith(" job"):
             self.error(ABSENT[args[0]])
+        if args is not None and self._takes_words:
+            args = self._options_first(args)
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             hint = " (keys are read from the environment)" if "-key" in " ".join(unknown) else ""
@@ -259,12 +288,38 @@ class _Parser(argparse.ArgumentParser):
             settings: dict[str, Any] = {"help": says}
             if name.startswith("-") and value is None:
                 settings["action"] = "store_true"
+                self._flags.append(name)
             elif name.endswith("..."):
-                settings["nargs"] = "*"
+                settings |= {"nargs": "*", "type": _word}
+                self._takes_words = True
             else:
                 settings |= {"metavar": value, "default": default, "type": _TYPES.get(value or name, _text)}
                 settings["nargs"] = "?" if name.endswith("?") else None
+                if name.startswith("-"):
+                    self._options.append(name)
             self.add_argument(name.rstrip(".?"), **settings)
+
+    def _options_first(self, args: Sequence[str]) -> list[str]:
+        """Return *args* with the words behind the options, because argparse wants all words in one place.
+
+        An argument with blanks is a word, such as ``-v is broken``, unless it gives a value to an option.
+        """
+        options, words, rest = list[str](), list[str](), iter(args)
+        for argument in rest:
+            if argument == "--":
+                words += rest
+                break
+            name, equals, _ = argument.partition("=")
+            # argparse takes abbreviations. An ambiguous one is an error there.
+            candidates = [one for one in self._options if re.match("--.", name) and one.startswith(name)]
+            takes_value = bool(candidates) and name not in self._flags
+            if not re.match("-.", argument) or (re.search(r"\s", argument) and not (takes_value and equals)):
+                words.append(argument)
+                continue
+            options.append(argument)
+            if takes_value and not equals:
+                options += islice(rest, 1)
+        return [*options, "--", *words] if words else options
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -15,8 +15,8 @@ import mintlify_async as mintlify
 from ..errors import ConfigurationError
 from .error_advice import UsageError
 from .exit_status import DONE, TROUBLE
-from .run_command import read_file, read_text
 from .settings import FOR_QUESTIONS, open_session
+from .standard_input import read_file, read_text
 from .terminal import Terminal
 
 
@@ -59,13 +59,7 @@ async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
         async with reply:
             async for text in reply.text_stream:
                 feed(text)
-    if reply.sources:
-        terminal.write("\nSources:\n")
-    for source in reply.sources:
-        named = [source.title, source.url or source.filename]
-        terminal.write(f"- {' — '.join(part for part in named if part) or source.type}")
-        for section in source.sections:
-            terminal.write(f"  - {section.title} — {section.url}")
+    show_sources(reply, terminal)
     if reply.suggestions:
         terminal.write("\nSee next:\n")
     for suggestion in reply.suggestions:
@@ -74,6 +68,17 @@ async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
         terminal.note("the service ended this answer early")
     elif not reply.text:
         terminal.note("the answer has no text")
+
+
+def show_sources(reply: mintlify.Reply, terminal: Terminal) -> None:
+    """Show the sources of a finished answer, if it has any."""
+    if reply.sources:
+        terminal.write("\nSources:\n")
+    for source in reply.sources:
+        named = [source.title, source.url or source.filename]
+        terminal.write(f"- {' — '.join(part for part in named if part) or source.type}")
+        for section in source.sections:
+            terminal.write(f"  - {section.title} — {section.url}")
 
 
 def _load_thread(name: str) -> mintlify.Thread:

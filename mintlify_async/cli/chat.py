@@ -1,7 +1,8 @@
 """``chat`` runs a conversation in the terminal. With a name, it is kept for another day.
 
 The prompt is read outside the event loop, so that line editing works. At the prompt, Ctrl-C only clears the
-line. During an answer, Ctrl-C stops the answer and keeps the conversation.
+line. During an answer, Ctrl-C stops the answer and keeps the conversation. A line of one word that begins
+with ``/`` is a command, and is never sent.
 """
 
 from __future__ import annotations
@@ -10,23 +11,36 @@ import argparse
 import asyncio
 import importlib
 import os
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
+
+from attrs import define
 
 import mintlify_async as mintlify
 
 from ..errors import ConfigurationError, MintlifyError
-from .ask import question_options, stream
-from .error_advice import explain
+from .ask import question_options, show_sources, stream
+from .error_advice import UsageError, explain
 from .exit_status import DONE, TROUBLE
 from .settings import FOR_QUESTIONS, open_session
+from .standard_input import is_closed, read_line
 from .terminal import Terminal
+
+COMMANDS: Final = {
+    "/help": "list these commands",
+    "/new": "begin a new conversation, which is not kept",
+    "/undo": "take the last question and its answer back",
+    "/sources": "show the sources of the last answer again",
+    "/exit": "end",
+}
+"""Lines that are not sent. Any other line of one word, ``/`` and letters, lists them."""
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Answer until the input ends. The exit status says whether every question was answered."""
-    status = DONE
     file = _file(options.store) if options.name else None
     with asyncio.Runner() as runner:
         session = open_session(options, FOR_QUESTIONS)
@@ -36,56 +50,113 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
             if file:
                 runner.run(chat.load())
             _greet(chat, options.name, file, terminal)
-            while (question := _read_question(terminal)) is not None:
-                try:
-                    if question:
-                        runner.run(_answer(chat, question, options, terminal))
-                except KeyboardInterrupt:
-                    terminal.note("stopped; this question and its answer are not kept")
-                except ConfigurationError:
-                    raise  # a wrong key or domain, so the next question would also fail
-                except MintlifyError as error:
-                    explain(error, terminal)
-                    status = TROUBLE
+            return _Talk(runner, session, chat, options, terminal).run()
         finally:
             runner.run(session.close())
-    return status
+
+
+@define
+class _Talk:
+    """The questions and commands of one run."""
+
+    runner: asyncio.Runner
+    session: mintlify.MintlifySession
+    chat: mintlify.Conversation
+    options: argparse.Namespace
+    terminal: Terminal
+    reply: mintlify.Reply | None = None
+    status: int = DONE
+
+    def run(self) -> int:
+        """Answer each line until the end of the input or ``/exit``. Return the exit status."""
+        while (line := _read_question(self.terminal)) is not None:
+            try:
+                if re.fullmatch(r"/[^\W\d_]+", line):
+                    if line.lower() == "/exit":
+                        break
+                    self._obey(line.lower())
+                elif line:
+                    self._answer(line[1:] if re.fullmatch(r"//[^\W\d_]+", line) else line)
+            except KeyboardInterrupt:
+                self.terminal.note("stopped; this question and its answer are not kept")
+            except ConfigurationError:
+                raise  # a wrong key or domain, so the next question would also fail
+            except MintlifyError as error:
+                explain(error, self.terminal)
+                self.status = TROUBLE
+        return self.status
+
+    def _answer(self, question: str) -> None:
+        async def ask() -> None:
+            for _ in range(3):  # the prompt blocked the loop, which now handles closed connections
+                await asyncio.sleep(0)
+            self.reply = self.chat.ask(question, **question_options(self.options))
+            await stream(self.reply, self.terminal)
+
+        self.runner.run(ask())
+
+    def _obey(self, command: str) -> None:
+        match command:
+            case "/new":
+                self.chat, self.reply = self.session.conversation(fp=self.options.fp), None
+                kept = f"; {self.options.name} stays as it was" if self.options.name else ""
+                self.terminal.note(f"a new conversation, which is not kept{kept}")
+            case "/undo" if question := _last_question(self.chat):
+                self.runner.run(self.chat.undo())
+                self.reply = None
+                self.terminal.note(f"taken back: {question}")
+            case "/undo":
+                self.terminal.note("there is no question to take back")
+            case "/sources" if self.reply is not None and self.reply.sources:
+                show_sources(self.reply, self.terminal)
+            case "/sources":
+                self.terminal.note("there is no answer with sources")
+            case _:
+                if command != "/help":
+                    self.terminal.note(f"{command} is no command; /{command} sends it. Commands:")
+                for name, says in COMMANDS.items():
+                    self.terminal.note(f"{name:10}{says}")
+
+
+def _last_question(chat: mintlify.Conversation) -> str:
+    return next((message.text for message in reversed(chat.messages) if message.role == "user"), "")
 
 
 def _file(store: str | None) -> str:
     """Return the file of named conversations."""
     if store:
         return store
-    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    folder = Path(data) / "mintlify-async"
+    data = Path(os.environ.get("XDG_DATA_HOME", ""))
+    try:
+        # A relative path is not valid there, and would lead to other conversations in each folder.
+        data = data if data.is_absolute() else Path.home() / ".local" / "share"
+    except RuntimeError:
+        raise UsageError(
+            "there is no home folder for conversations: set HOME, or give --store FILE"
+        ) from None
+    folder = data / "mintlify-async"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # private, because threads have secret keys
     return str(folder / "chats.db")
 
 
 def _greet(chat: mintlify.Conversation, name: str | None, file: str | None, terminal: Terminal) -> None:
-    if not sys.stdin.isatty():
+    if is_closed() or not sys.stdin.isatty():
         return
     if file:
         questions = sum(message.role == "user" for message in chat.messages)
         terminal.note(f"this conversation is kept as {name} in {file}; questions so far: {questions}")
     else:
         terminal.note("this conversation is not kept; `mintlify-async chat NAME` keeps one")
-    terminal.note("Ctrl-C stops an answer, Ctrl-D ends the conversation")
-
-
-async def _answer(
-    chat: mintlify.Conversation, question: str, options: argparse.Namespace, terminal: Terminal
-) -> None:
-    for _ in range(3):  # the prompt blocked the loop, which now handles closed connections
-        await asyncio.sleep(0)
-    await stream(chat.ask(question, **question_options(options)), terminal)
+    terminal.note("Ctrl-C stops an answer, Ctrl-D ends the conversation, /help lists the commands")
 
 
 def _read_question(terminal: Terminal) -> str | None:
     """Return the next question, with editing and history on a terminal, or None at the end of the input."""
+    if is_closed():
+        raise UsageError("no question: standard input is closed; ask one question with: mintlify-async ask")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        line = sys.stdin.readline()
-        return line.strip() if line else None
+        line = read_line()
+        return None if line is None else line.strip()
     with suppress(ImportError):  # Python may be built without readline
         importlib.import_module("readline")  # makes input() edit lines
     try:

@@ -8,7 +8,8 @@ import platform
 from collections import Counter
 from importlib import metadata
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.error import HTTPError, URLError
+from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
 
 from attrs import define, field
 
@@ -16,10 +17,11 @@ import mintlify_async as mintlify
 
 from ..errors import ConfigurationError, MintlifyError, NotFoundError
 from ..http.failures import known_flaw
-from .error_advice import UsageError, message_of
+from ..settings.proxy import proxy_to, unused_proxy
+from .error_advice import PASSWORD_ADVICE, UsageError, in_flags, message_of, missing_thing, proxy_advice
 from .exit_status import DONE, TROUBLE
-from .settings import BASE_URL, FOR_JOBS, FOR_QUESTIONS, PROJECT, SITE, Setting, open_session
-from .terminal import Terminal, one_word
+from .settings import BASE_URL, FOR_JOBS, FOR_QUESTIONS, PROJECT, PROXY, SITE, Setting, open_session
+from .terminal import Terminal, inert, one_word
 
 PROBE_SECONDS = 10.0
 """Longest wait for the service."""
@@ -48,7 +50,7 @@ class Findings:
     def show(self, mark: str, text: str) -> None:
         """Print the result of one check."""
         self.marks[mark] += 1
-        self.terminal.write(f"{mark:8} {text}")
+        self.terminal.write(f"{mark:8} {inert(text)}")
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
@@ -64,7 +66,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     _versions(findings)
     needed = [setting for setting in (*FOR_JOBS, *FOR_QUESTIONS) if options.use in (None, setting.use)]
     right = {setting for setting in needed if await _is_right(setting, options, findings)}
-    for setting in (SITE, BASE_URL):
+    for setting in (SITE, BASE_URL, PROXY):
         await _is_right(setting, options, findings)
     await _service(options, findings, with_key=right.issuperset(FOR_JOBS))
     if right.issuperset(FOR_QUESTIONS):
@@ -90,9 +92,9 @@ def _versions(findings: Findings) -> None:
 
 async def _is_right(setting: Setting, options: argparse.Namespace, findings: Findings) -> bool:
     """Show a setting, but no key. Return whether it is set and valid."""
-    value, use = setting.value(options), setting.use or "optional"
+    value, name = setting.value(options), f"{setting.source(options)} ({setting.use or 'optional'})"
     if not value:
-        findings.show("missing" if setting.use else "-", f"{setting.variable} ({use}): {setting.where}")
+        findings.show("missing" if setting.use else "-", f"{name}: {setting.where}")
         return False
     prefix = mintlify.Assumptions().admin_key_prefix
     arguments: dict[str, Any] = {**VALID_ARGUMENTS, setting.argument: value}
@@ -100,11 +102,11 @@ async def _is_right(setting: Setting, options: argparse.Namespace, findings: Fin
         async with mintlify.MintlifySession(**arguments) as session:
             session.check()
         if setting.is_key and not value.startswith(prefix):
-            raise ConfigurationError(f"the key does not begin with {prefix}")
+            raise ConfigurationError(f"the key does not begin with {prefix}", field=setting.argument)
     except ConfigurationError as error:
-        findings.show("wrong", f"{setting.variable} ({use}): {error}")
+        findings.show("wrong", message_of(error, name))
         return False
-    findings.show("ok", f"{setting.variable} ({use})" + ("" if setting.is_key else f": {value}"))
+    findings.show("ok", name + ("" if setting.is_secret else f": {value}"))
     return True
 
 
@@ -115,36 +117,66 @@ async def _service(options: argparse.Namespace, findings: Findings, *, with_key:
     except ConfigurationError:
         return  # a setting is wrong
     async with session:
-        url = session.base_url
+        url, proxy = session.base_url, PROXY.value(options) or None
+        unused = "" if proxy else unused_proxy(url)
+        if unused:
+            findings.show("warning", in_flags(unused))
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 if with_key:
-                    await _read_missing_job(session, findings)
+                    await _read_missing_job(session, findings, hint=unused)
                 else:
-                    address = urlsplit(url)
-                    secure = address.scheme == "https"
-                    port = address.port or (443 if secure else 80)
-                    _, writer = await asyncio.open_connection(address.hostname, port, ssl=secure or None)
-                    writer.close()
-                    findings.show("ok", f"{url} is reached")
+                    refusal = await asyncio.to_thread(_connect, url, proxy_to(url, proxy))
+                    findings.show("wrong" if refusal else "ok", refusal or f"{url} is reached")
         except OSError as error:  # also a TimeoutError
-            reason = str(error) or f"no answer in {PROBE_SECONDS:g} s"
+            reason = getattr(error, "reason", error) if str(error) else f"no answer in {PROBE_SECONDS:g} s"
             findings.show("wrong", f"{url} is not reached ({reason}): check the network")
 
 
-async def _read_missing_job(session: mintlify.MintlifySession, findings: Findings) -> None:
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def _connect(url: str, proxy: str | None) -> str:
+    """Connect to *url* without a key, in a thread. Return why the proxy refuses, or nothing.
+
+    Any response of the service will do.
+    """
+    proxies: dict[str, str] = {} if proxy is None else {"http": proxy, "https": proxy}
+    try:
+        build_opener(ProxyHandler(proxies), _NoRedirects).open(url, timeout=PROBE_SECONDS).close()
+    except HTTPError as error:
+        status = error.code
+        error.close()
+    except URLError as error:
+        status = 407 if " 407" in str(error) else 0  # the refusal of a tunnel has no other sign
+        if not status:
+            raise
+    else:
+        status = 200
+    return f"the proxy refused: 407; {PASSWORD_ADVICE}" if status == 407 else ""
+
+
+async def _read_missing_job(session: mintlify.MintlifySession, findings: Findings, *, hint: str) -> None:
     """Read a job that does not exist. The response shows whether the admin key is accepted."""
     project = PROJECT.value()
     job = session.job(mintlify.JobRef(project_id=project, id=PROBE_JOB))
     try:
         await job.refresh()
     except NotFoundError as error:  # the expected response, whose text says what is missing
-        body = error.body.lower()
-        if "project" in body and "job" not in body:
+        thing = missing_thing(error)
+        if thing == "project":
             findings.show("wrong", f"{session.base_url} has no project {project}: check {PROJECT.variable}")
+        elif not thing:
+            what = f"{session.base_url} answers 404, but not as the service does: check {BASE_URL.variable}"
+            findings.show("wrong", what)
+        if thing != "job":
             return
     except MintlifyError as error:
-        findings.show("wrong", message_of(error))
+        findings.show("wrong", message_of(error).removesuffix(f"; {in_flags(hint)}"))
+        if advice := proxy_advice(error):
+            findings.show("-", advice)
         return
     findings.show("ok", f"{session.base_url} is reached, and takes the admin key")
     findings.show(

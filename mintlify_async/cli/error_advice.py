@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from ..errors import (
     APIConnectionError,
     AuthenticationError,
@@ -26,7 +29,7 @@ class SettingsError(UsageError):
     """Settings are missing. The message has a line for each."""
 
 
-PLACES = {
+PLACES: Final = {
     "admin_key": "MINTLIFY_ADMIN_API_KEY",
     "assistant_key": "MINTLIFY_ASSISTANT_API_KEY",
     "base_url": "--base-url or MINTLIFY_BASE_URL",
@@ -39,12 +42,46 @@ PLACES = {
     "ledger": "--ledger or MINTLIFY_LEDGER",
     "path": "--ledger or --store",
     "project_id": "--project or MINTLIFY_PROJECT_ID",
+    "proxy": "--proxy or MINTLIFY_PROXY",
     "ref": "REF",
     "replay": "--replay",
     "retrieval_page_size": "--results",
     "site": "--site or MINTLIFY_SITE",
+    "timeout": "--timeout",
 }
 """The flag or variable for each argument of the package that an error may name."""
+
+_PHRASES: Final = (
+    (r", in \w+= or MINTLIFY_\w+", ""),
+    (r"; pass \w+= or set MINTLIFY_\w+", ""),
+    (r"; this path is assumed, and Assumptions\(.*?\) changes it", ""),
+    (r" and Assumptions\(.*?\)", ""),
+    (r", or allow_insecure_http=True", ""),
+    (r"leave base_url out and MINTLIFY_BASE_URL unset", "unset it"),
+    (r": keep reply\.thread, not its id alone", ": ask without --thread"),
+    (r"Take it from handle\\.ref", "Copy the complete line that `job create` printed"),
+    (r"; see open_claims\(\)", "; see them with: mintlify-async ledger list FILE"),
+    (r" \(with a store, `await chat\.load\(\)` first\)", ": start this command again"),
+    (r"; `await chat\.delete\(\)` makes room for a new one", "; give another NAME"),
+    (r": proxy=\"environment\" uses it", ": --proxy environment or MINTLIFY_PROXY=environment uses it"),
+)
+"""What the package says to Python programs, and what a command says instead."""
+
+_ARGUMENT: Final = re.compile(rf"\b(?:({'|'.join(PLACES)})=|(\w+_(?:id|key|path|url|page_size))\b)")
+"""The name of an argument in a message. A name that may also be a plain word is followed by ``=``."""
+
+_NAMES_VARIABLE: Final = frozenset({"base_url", "domain", "project_id", "proxy", "site"})
+"""The settings whose error names the variable of a wrong value."""
+
+_FROM_VARIABLE: Final = re.compile(
+    r"(MINTLIFY_\w+|(?i:all|https?)_(?i:proxy))(?:: | (?=must))(.*)", re.DOTALL
+)
+"""A message about the value of a variable."""
+
+
+PASSWORD_ADVICE: Final = (
+    "the proxy wants a user and a password: MINTLIFY_PROXY=http://user:password@host:port"
+)
 
 
 def explain(error: Exception, terminal: Terminal) -> int:
@@ -68,19 +105,65 @@ def explain(error: Exception, terminal: Terminal) -> int:
             return USAGE
 
 
-def message_of(error: Exception) -> str:
-    """Return the text of *error*, after its flag or variable."""
-    match error:
-        case OSError(filename=str(name), strerror=str(reason)):
-            return f"{name}: {reason}"
-        case ConfigurationError(field=str(field)) if field in PLACES:
-            return f"{PLACES[field]}: {error}"
-        case _:
-            return str(error) or type(error).__name__
+def message_of(error: Exception, source: str = "") -> str:
+    """Return the text of *error*, which names flags and variables where the package names its arguments.
+
+    Args:
+        error: The error.
+        source: The flag or variable of the value that is wrong, if the error itself cannot know it.
+    """
+    if isinstance(error, OSError) and isinstance(error.filename, str) and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    text = str(error) or type(error).__name__
+    if isinstance(error, ConfigurationError) and error.field in PLACES:
+        text = _about_place(text, error.field, source)
+    return in_flags(text)
+
+
+def in_flags(text: str) -> str:
+    """Return *text* of the package with flags and variables in place of arguments."""
+    for python, command in _PHRASES:
+        text = re.sub(python, command, text)
+    return _ARGUMENT.sub(lambda match: PLACES.get(match[1] or match[2], match[0]), text)
+
+
+def _about_place(text: str, argument: str, source: str) -> str:
+    """Return *text*, an error about *argument*, which begins with the flag or variable of its value."""
+    match = _FROM_VARIABLE.fullmatch(text)
+    variable, problem = match.groups() if match else ("", text)
+    place = PLACES[argument]
+    if argument in _NAMES_VARIABLE:  # no variable is named, so it is the flag
+        place = place.partition(" or MINTLIFY_")[0]
+    place = source or variable or place
+    subject, about, rest = problem.partition(f"{argument} ")
+    if about and not subject:
+        return f"{place} {rest}"
+    return f"{place} {problem}" if problem.startswith("must ") else f"{place}: {problem}"
+
+
+def proxy_advice(error: Exception) -> str:
+    """Return what to do if a proxy wants a password."""
+    # The refusal of a request without TLS is an ordinary response.
+    if 407 in (getattr(error, "proxy_status", None), getattr(error, "status", None)):
+        return PASSWORD_ADVICE
+    return ""
+
+
+def missing_thing(error: NotFoundError) -> str:
+    """Return what the service says is missing: ``job``, ``project``, or nothing if this is not the service.
+
+    A web site also answers 404 to an unknown path. Its text is a page, or names the path.
+    """
+    text = error.body.lower()
+    if text.lstrip().startswith("<") or "/job" in text:
+        return ""
+    return next((thing for thing in ("job", "project") if thing in text), "")
 
 
 def _advice(error: Exception) -> str:
     """Return the next step, if the message does not say it."""
+    if advice := proxy_advice(error):
+        return advice
     match error:
         case SettingsError():
             return "check them with: mintlify-async doctor; try it without an account: mintlify-async serve"

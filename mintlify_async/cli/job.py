@@ -10,8 +10,8 @@ from contextlib import nullcontext
 import mintlify_async as mintlify
 
 from .exit_status import DONE, JOB_FAILED
-from .run_command import read_text
 from .settings import ADMIN_KEY, FOR_JOBS, open_session
+from .standard_input import read_text
 from .stores import open_ledger
 from .terminal import OutputError, Terminal, one_word
 
@@ -102,7 +102,7 @@ def record_line(job: mintlify.Job, ref: mintlify.JobRef) -> str:
     name = job.id if is_plain else str(mintlify.JobRef(ref.project_id, job.id))
     text = f"{name}  {one_word(job.status)}"
     if job.pr_link:
-        return f"{text}  {one_word(job.pr_link, url=True)}"
+        return f"{text}  {one_word(job.pr_link)}"
     if job.status == "completed":
         text += "  no pull request (no files changed, or pushed straight to the branch)"
     return text

@@ -6,10 +6,8 @@ import argparse
 import asyncio
 import logging
 import signal
-import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from ..errors import MintlifyError
@@ -19,30 +17,6 @@ from .terminal import OutputError, Terminal
 
 Command = Callable[[argparse.Namespace, Terminal], Coroutine[Any, Any, int] | int]
 """A coroutine function, which gets an event loop, or a plain function, which makes its own."""
-
-
-def read_text(words: Sequence[str], what: str) -> str:
-    """Return *words* as one text, or standard input if they are ``-`` or none.
-
-    Raises:
-        UsageError: There is no text, or only blanks.
-    """
-    from_input = not words or list(words) == ["-"]
-    if not words and sys.stdin.isatty():
-        raise UsageError(f"no {what}: give it as an argument, or on standard input")
-    text = read_file("-") if from_input else " ".join(words)
-    if not text.strip():
-        raise UsageError(f"the {what} is blank: give it as an argument, or on standard input")
-    return text
-
-
-def read_file(name: str) -> str:
-    """Return the text of the file *name*, or of standard input if it is ``-``."""
-    try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        source = "standard input" if name == "-" else name
-        raise UsageError(f"{source} is not text in {error.encoding.upper()}") from None
 
 
 class _Notes(logging.Handler):
@@ -87,6 +61,12 @@ async def _until_terminated(command: Coroutine[Any, Any, int]) -> int:
     """Run *command*, and cancel it on SIGTERM, because CI services end a run with SIGTERM."""
     task = asyncio.current_task()
     assert task is not None
-    with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or a thread of a test
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    loop = asyncio.get_running_loop()
+
+    def cancel(*_: object) -> None:  # as asyncio does it for Ctrl-C: a step that blocks the loop can see it
+        task.cancel()
+        loop.call_soon_threadsafe(lambda: None)
+
+    with suppress(ValueError):  # a thread of a test
+        signal.signal(signal.SIGTERM, cancel)
     return await command

@@ -37,9 +37,18 @@ class Setting:
         return self.argument.endswith("_key")
 
     @property
+    def is_secret(self) -> bool:
+        """Whether its value is not shown. The URL of a proxy may contain a password."""
+        return self.is_key or self.argument == "proxy"
+
+    @property
     def variable(self) -> str:
         """Its environment variable."""
         return "MINTLIFY_" + self.argument.replace("_key", "_api_key").upper()
+
+    def source(self, options: argparse.Namespace) -> str:
+        """Return the flag if it is given, else the variable."""
+        return self.flag if self.flag_value(options) else self.variable
 
     @property
     def flag(self) -> str:
@@ -64,6 +73,7 @@ ASSISTANT_KEY = Setting(
 DOMAIN = Setting("domain", "questions", "the site's name (the last part of the dashboard's URL)")
 SITE = Setting("site", "", "the site URL, such as https://docs.acme.com, for full links")
 BASE_URL = Setting("base_url", "", "another URL of the service")
+PROXY = Setting("proxy", "", "the proxy's URL, or environment for that of HTTPS_PROXY")
 
 FOR_JOBS = (ADMIN_KEY, PROJECT)
 FOR_QUESTIONS = (ASSISTANT_KEY, DOMAIN)
@@ -85,7 +95,7 @@ def open_session(
     """
     if missing := [setting for setting in needed if not setting.value(options)]:
         raise SettingsError("\n".join(map(_missing, missing)))
-    for setting in (PROJECT, DOMAIN, SITE, BASE_URL):
+    for setting in (PROJECT, DOMAIN, SITE, BASE_URL, PROXY):
         if value := setting.flag_value(options):
             arguments[setting.argument] = value
     record, keep_text = getattr(options, "record", None), getattr(options, "keep_text", False)

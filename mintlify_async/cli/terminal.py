@@ -20,6 +20,8 @@ from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 from urllib.parse import quote
 
+from ..rendering.blocks import START, read_line
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -44,12 +46,19 @@ class _Closed(io.TextIOBase):
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
-def one_word(text: str, *, url: bool = False) -> str:
+def one_word(text: str) -> str:
     """Return *text*, which the service sent, as one word without blanks, line endings and brackets.
 
-    CI services obey lines that start with ``::`` or contain ``##[``. The colon stays in a *url*.
+    CI services obey lines that start with ``::`` or contain ``##[``. Only a colon at the start is quoted, so
+    that an id or a URL can be copied.
     """
-    return quote(text, safe="/?#&=%@+~,;!$'()*" + ":" * url, errors="replace")
+    word = quote(text, safe="/?#&=%@+~,;!$'()*:", errors="replace")
+    return f"%3A{word[1:]}" if word.startswith(":") else word
+
+
+def inert(text: str) -> str:
+    """Return *text* as one line that no CI service obeys, such as ``##vso[…]``, and no terminal either."""
+    return re.sub(r"##(?=\w*\[)", "# #", CONTROLS.sub("", " ".join(text.splitlines())))
 
 
 def shell_word(text: str) -> str:
@@ -94,34 +103,38 @@ def hide_keys(stream: IO[str]) -> Callable[[], None]:
 
 
 class Blocks:
-    """Splits growing Markdown text at the blank lines between its blocks, but not inside code blocks."""
+    """Splits growing Markdown text at blank lines between its outermost blocks and list items."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._open = ""
-        self._fence = ""
+        self._open: list[str] = []  # the pieces of the line that grows
+        self._state = START
 
     def feed(self, text: str) -> list[str]:
         """Add a piece of text. Return the blocks that are finished now."""
-        *lines, self._open = (self._open + text).split("\n")
-        return [block for line in lines if (block := self._end_line(line + "\n"))]
+        self._open.append(text)
+        if "\n" not in text:
+            return []
+        *lines, rest = "".join(self._open).split("\n")
+        self._open = [rest]
+        return [block for line in lines if (block := self._end_line(line))]
 
-    def _end_line(self, line: str) -> str:
-        mark = re.match(r"\s*(`{3,}|~{3,})", line)
-        if mark and not self._fence:
-            self._fence = mark.group(1)
-        elif mark and mark.group(1).startswith(self._fence):
-            self._fence = ""
-        if line.strip() or self._fence:
-            self._lines.append(line)
-            return ""
-        block, self._lines = "".join(self._lines), []
+    def _end_line(self, text: str) -> str:
+        before, line = self._state, read_line(text, self._state)
+        self._state = line.after
+        block = ""
+        if line.kind == "blank" and not line.after.containers:
+            block, self._lines = "".join(self._lines), []
+            return block
+        if before.containers and not line.depth and not self._lines[-1].strip():  # after a quote or an item
+            block, self._lines = "".join(self._lines).rstrip() + "\n", []
+        self._lines.append(f"{text}\n")
         return block
 
     @property
     def tail(self) -> str:
         """The block that is not finished yet."""
-        return "".join([*self._lines, self._open])
+        return "".join([*self._lines, *self._open])
 
 
 class _MarkdownView:
@@ -203,7 +216,8 @@ def _console(stream: TextIO) -> Console | None:
         from rich.console import Console
     except ImportError:
         return None
-    return Console(file=stream)
+    console = Console(file=stream)
+    return console if console.width > 0 else Console(file=stream, width=80)  # with COLUMNS=0
 
 
 @contextmanager
@@ -257,7 +271,7 @@ class Terminal:
 
     def note(self, text: str = "", style: str = "dim") -> bool:
         """Write one line that is not part of the answer. Return whether it could be written."""
-        text = CONTROLS.sub("", " ".join(text.splitlines()))
+        text = inert(text)
         if self._one_screen and self._in_line:
             self.write("")
         try:

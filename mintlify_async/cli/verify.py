@@ -30,10 +30,11 @@ from ..errors import (
     UnexpectedResponseError,
 )
 from ..events import Event, UnknownEvent
-from .error_advice import UsageError
+from .error_advice import UsageError, message_of, missing_thing
 from .exit_status import DONE, TROUBLE
 from .settings import FOR_JOBS, FOR_QUESTIONS, open_session
-from .terminal import Terminal
+from .standard_input import is_closed, read_line
+from .terminal import Terminal, inert
 
 QUESTION = "What is this documentation about?"
 FOLLOW_UP = "And in one sentence?"
@@ -86,6 +87,7 @@ class Verification:
         rows: The result for each assumption.
         trouble: Failures that say nothing about an assumption.
         unknown: The unknown types and fields of events.
+        foreign: A response of another server, unless an operation shows that this is the service.
     """
 
     make: MakeSession
@@ -94,6 +96,7 @@ class Verification:
     rows: dict[str, Row] = field(factory=lambda: {name: Row() for name in NAMES})
     trouble: list[str] = field(factory=list[str])
     unknown: set[str] = field(factory=set[str])
+    foreign: str = ""
 
     async def run(self, *, with_job: bool) -> None:
         """Send everything."""
@@ -106,6 +109,8 @@ class Verification:
                 if with_job:
                     self.tell("creating a job")
                     await self._job(session)
+        if self.foreign and self.rows["base URL"].status != "held":
+            self.broken("base URL", self.foreign, "MINTLIFY_BASE_URL=…")
 
     def held(self, name: str, evidence: str) -> None:
         """Note that an assumption is true, if nothing has shown that it is false."""
@@ -129,7 +134,7 @@ class Verification:
             evidence = f"it answers {error.status} and names {error.headers.get('location')!r}"
             self.broken("base URL", evidence, "MINTLIFY_BASE_URL=…")
             return
-        self.trouble.append(str(error))
+        self.trouble.append(message_of(error))
         if isinstance(error, APIStatusError) and error.status == 429:
             resets = _matching(error.headers, r".*(reset|retry).*")
             if known := KNOWN_RESETS.intersection(resets):
@@ -230,10 +235,15 @@ class Verification:
         try:
             await session.job(MISSING_JOB).refresh()
         except NotFoundError as error:
-            self._accepted("admin")
-            body = error.body.lower()
-            if "job" in body and "/job" not in body:  # not "no such path"
+            thing = missing_thing(error)
+            if thing:
+                self._accepted("admin")
+            else:
+                self.foreign = "a job that does not exist is answered with 404, but not as the service does"
+            if thing == "job":
                 self.held("get-job path", "a job that does not exist is answered with 404, as a job")
+            elif thing:
+                self.trouble.append(message_of(error))
         except MintlifyError as error:
             self._failed(error)
 
@@ -241,6 +251,7 @@ class Verification:
         row, statuses = "only `id` and `status` of a job are certain", list[str]()
         try:
             handle = await session.create_job(PROMPT)
+            self._accepted("admin")
             self.tell(f"waiting for the job {handle.ref}")
             self._date(handle.job)
             async for job in handle.watch(timeout=JOB_SECONDS):
@@ -302,10 +313,10 @@ async def _ask(
 
 def _agreed(terminal: Terminal) -> bool:
     """Ask the user, if there is one."""
-    if not sys.stdin.isatty():
+    if is_closed() or not sys.stdin.isatty():
         return False
     terminal.note("continue? [y/N]")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return (read_line() or "").strip().lower() in ("y", "yes")
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
@@ -328,12 +339,12 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("nothing was sent: answer y, or add --yes, to agree to the cost")
     await verification.run(with_job=options.job)
     for name, row in verification.rows.items():
-        terminal.write(f"{row.status:8}  {name}: {' '.join(row.evidence.split())}")
+        terminal.write(f"{row.status:8}  {name}: {inert(row.evidence)}")
         if row.fix:
             terminal.write(f"{'':8}  fix it: {row.fix}")
     if verification.unknown:
         terminal.write(f"unknown to this version: {', '.join(sorted(verification.unknown))}")
     for line in verification.trouble:
-        terminal.write(f"failed: {' '.join(line.split())}")
+        terminal.write(f"failed: {inert(line)}")
     fine = not verification.trouble and all(row.status != "broken" for row in verification.rows.values())
     return DONE if fine else TROUBLE

@@ -53,6 +53,8 @@ _NOT_READY: Final = "%s: still waiting for its key or for a slot of the quota"
 
 SHORTEST_SECRET: Final = 8
 """A shorter key is a test's, and may be part of other words."""
+BLOCK_SECONDS: Final = 10.0
+"""How long a call that was refused waits at most for the quota's store to note it, in seconds."""
 LAST_ATTEMPT_SECONDS: Final = 1.0
 """An attempt with less time left than this would only be cut off."""
 SendError = APIConnectionError | APIStatusError | UnexpectedResponseError
@@ -306,11 +308,11 @@ class _Attempts:
 
     async def _take(self, slot: Lease) -> Lease:
         """Take *slot*, for which the call waits as long as it is allowed to. Its store has no more time."""
-        deadline = self.sending.until if self.waits else self.deadline
-        limited_by = "timeout= of the call"
-        if self.last_start < deadline:
+        until = self.sending.until if self.waits else self.deadline
+        deadline, limited_by = until, "timeout= of the call"
+        if self.last_start < until:
             deadline, limited_by = self.last_start, "within= of the RetryPolicy"
-        limit = asyncio.timeout_at(self._until())
+        limit = asyncio.timeout_at(until if until < math.inf else None)
         try:
             async with limit:
                 return await slot.take(deadline=deadline, limited_by=limited_by, waited=self.waited)
@@ -322,11 +324,6 @@ class _Attempts:
             f"{self.call.operation}: the quota's store did not answer in the call's time; nothing was sent",
             retry_after=0.0,
         )
-
-    def _until(self) -> float | None:
-        """Return until when the quota's store may answer. None is no limit."""
-        until = self.sending.until if self.waits else self.deadline
-        return until if until < math.inf else None
 
     async def _refund(self, slot: Lease) -> None:
         """Give *slot* back. The call waits 0.25 s for that, and no longer than it may take."""
@@ -351,14 +348,13 @@ class _Attempts:
         from ..quota.gate import FIRST_BLOCK  # imported on use: most sessions have no quota
 
         wait = retry_after_seconds(answer.headers, dates.now())
-        limit = asyncio.timeout_at(self._until())
         try:
-            async with limit:
-                block = quota.block(_counted(self.call), _scope_of(self.call, key), wait)
+            block = quota.block(_counted(self.call), _scope_of(self.call, key), wait)
+            async with asyncio.timeout(self.sending.patience(BLOCK_SECONDS)):
                 await self.transport.unless_closed(block)
         except Exception as error:  # the refusal itself says more
-            reason = "the store did not answer in the call's time" if limit.expired() else error
-            log.warning("a refusal of the service could not be recorded for other calls: %s", reason)
+            why = str(error) or "the quota's store did not answer in time"
+            log.warning("a refusal of the service could not be recorded for other calls: %s", why)
             return None
         return (wait or FIRST_BLOCK) if self.waits and self.call.operation.costs else None
 

@@ -39,6 +39,7 @@ class Sending:
         asked_again: Whether it has asked for the body again after the first byte was written.
         sent_at: The date of the newest attempt's first byte, in seconds since 1970; None when none was
             written. An attempt that was refused with 429 no longer counts once another one is to follow.
+        refused: Whether the newest attempt was refused: its answer has a status from 300 to 499.
         failure: What :meth:`before_first_byte` raised in the newest attempt, or None.
         job_id: The id of the job in the response, as soon as it was read, or None.
     """
@@ -54,6 +55,7 @@ class Sending:
         "job_id",
         "on_first_byte",
         "on_no_effect",
+        "refused",
         "sent_at",
         "until",
     )
@@ -70,9 +72,14 @@ class Sending:
         self.sent_at: float | None = None
         self.failure: Exception | None = None
         self.job_id: str | None = None
-        self.asked = self.asked_again = False
+        self.asked = self.asked_again = self.refused = False
         self._attempt = 0
         self._open = False
+
+    @property
+    def had_no_effect(self) -> bool:
+        """Whether the newest attempt has started nothing, because it was not sent or was refused."""
+        return self.sent_at is None or self.refused
 
     async def ready(self, step: Awaitable[T]) -> T:
         """Wait for *step*, which gets what an attempt needs. If this raises, there is no attempt."""
@@ -92,7 +99,7 @@ class Sending:
         """
         del seconds
         self.seal()
-        if self.sent_at is not None and self.on_no_effect is not None:
+        if self.on_no_effect is not None:
             self.on_no_effect()
         self.asked, self.sent_at = False, None
         return None
@@ -106,7 +113,7 @@ class Sending:
         """Begin an attempt and return its number. The body names this number before it writes."""
         self._attempt += 1
         self._open = True
-        self.asked = self.asked_again = False
+        self.asked = self.asked_again = self.refused = False
         self.sent_at = self.failure = None
         return self._attempt
 

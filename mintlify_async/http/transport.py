@@ -21,7 +21,7 @@ from aiohttp.abc import AbstractStreamWriter
 from attrs import define, field
 from multidict import CIMultiDict
 
-from ..checks import check_bool, check_type
+from ..checks import EXITING, check_bool, check_client_session, check_type, is_exiting, is_loopback
 from ..errors import (
     APIConnectionError,
     ConfigurationError,
@@ -38,7 +38,7 @@ from ..runtime.limits import PASSES, TimeLimit, TimeLimits
 from ..runtime.per_event_loop import session_closed
 from ..settings.assumptions import Assumptions
 from ..settings.environment import service_url
-from ..settings.proxy import proxy_to
+from ..settings.proxy import PROXY_VARIABLE, own_proxy, proxy_to, unused_proxy
 from ..version import __version__
 from .failures import (
     FOREIGN_ERRORS,
@@ -116,11 +116,17 @@ def transport_settings(
     """Return how a session connects, checked."""
     check_type(ssl, "ssl", ssl_module.SSLContext)  # aiohttp's ssl=False would verify nothing
     check_bool(allow_insecure_http, "allow_insecure_http")
+    check_client_session(client_session)
     if hdrs.EXPECT in getattr(client_session, "headers", {}):
         text = "client_session must not have the default header Expect: its headers leave before the body"
         raise ConfigurationError(text, field="client_session")
     url = service_url(assumptions, base_url, allow_insecure_http=allow_insecure_http)
-    return TransportSettings(base_url=url, client_session=client_session, proxy=proxy_to(url, proxy), ssl=ssl)
+    variable = ""
+    # The argument of a local service, or a borrowed session, says how to connect.
+    if proxy is None and client_session is None and not (base_url is not None and is_loopback(url)):
+        proxy, variable = own_proxy(), PROXY_VARIABLE
+    proxy = proxy_to(url, proxy, variable=variable)
+    return TransportSettings(base_url=url, client_session=client_session, proxy=proxy, ssl=ssl)
 
 
 class RequestBody(payload.Payload):
@@ -128,6 +134,8 @@ class RequestBody(payload.Payload):
 
     Once *limit* is over, it writes nothing.
     """
+
+    _autoclose = True  # there is nothing to close, and aiohttp warns if a middleware drops it
 
     def __init__(self, value: bytes, sending: Sending, limit: TimeLimit | None = None) -> None:
         super().__init__(value, content_type="application/json")
@@ -167,6 +175,17 @@ class RequestBody(payload.Payload):
         except asyncio.CancelledError:  # aiohttp's, when an answer ended or was closed before the body
             self.abort()
             raise
+
+    async def follow(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Stand innermost among the middlewares of a borrowed session: one of them may replace the body.
+
+        The other body never asks before it writes, so its request counts as sent before it is connected.
+        """
+        if request.body is not self:
+            await self._sending.first_byte(self._attempt)
+        return await handler(request)
 
     def abort(self) -> None:
         """Drop the connection if it, or the kernel, may hold bytes that the server does not take."""
@@ -245,6 +264,7 @@ class Transport:
         started = asyncio.get_running_loop().time()
         response = await self._send(call, key, limit, sending, fresh=fresh)
         success = 200 <= response.status < 300  # 101 is none
+        sending.refused = 300 <= response.status < 500
         if success and call.operation.streams:
             live = LiveResponse(response, self._streams, call, started, total_at, key)
             if self._closed:  # when the headers had just arrived
@@ -260,6 +280,9 @@ class Transport:
         block = TimeLimit(limit.at, self._limits)
         body = RequestBody(call.body, sending, block) if call.body is not None else None
         headers = self._headers(call, key)
+        options: dict[str, Any] = {}
+        if body is not None and (middlewares := getattr(session, "_middlewares", ())):  # no public way to ask
+            options["middlewares"] = (*middlewares, body.follow)
         try:
             with block:
                 exchange: Awaitable[aiohttp.ClientResponse] = session.request(
@@ -272,13 +295,14 @@ class Transport:
                     proxy=self._settings.proxy,
                     ssl=self._settings.ssl or True,
                     timeout=_connect_timeout(call.timeouts.connect),
+                    **options,
                 )
                 if self._settings.recorder is not None:
                     exchange = self._settings.recorder(call, headers, exchange)
                 response = await exchange
         except FOREIGN_ERRORS as error:
             failure = self._failure(error, call, limit, sending)
-            cause = None if failure is sending.failure else summarize(error)
+            cause = None if failure in (sending.failure, error) else summarize(error)
         except asyncio.CancelledError:
             if call.operation.costs and sending.sent_at is not None:
                 log.warning(
@@ -307,16 +331,28 @@ class Transport:
         """Return this package's error for *error*, which ended a request before its headers had arrived."""
         if sending.failure is not None:
             return sending.failure
+        if isinstance(error, MintlifyError):  # of the recorder
+            return error
         written = sending.sent_at is not None if call.body is not None else None
         if self._closed:  # by us: whatever was raised is no trouble of the network
             failure: MintlifyError = closed_here(call.operation.name, "maybe" if written else "no")
+        elif is_exiting(error):
+            failure = StateError(f"{call.operation}: {EXITING}")
         else:
             failure = translate(error, call, written=written, limit=limit)
         if sending.asked_again and isinstance(failure, APIConnectionError):
             failure = _asked_again(call, failure)
         if isinstance(failure, APIConnectionError):
             failure.sent_at = sending.sent_at
+            self._name_unused_proxy(failure)
         return failure
+
+    def _name_unused_proxy(self, failure: APIConnectionError) -> None:
+        """Say so if nothing could connect, and the environment names a proxy that is not used."""
+        direct = self._settings.proxy is None and self._settings.client_session is None
+        unconnected = failure.reason in ("dns", "connect") or getattr(failure, "phase", "") == "connect"
+        if direct and unconnected and (hint := unused_proxy(self._settings.base_url)):
+            failure.args = (f"{failure}; {hint}",)
 
     def _headers(self, call: Call, key: Secret) -> CIMultiDict[str]:
         headers = CIMultiDict(COMMON_HEADERS)

@@ -20,7 +20,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from attrs import asdict, evolve, field, frozen
 
@@ -269,11 +269,24 @@ def read_claim(key: str, record: Record) -> Claim:
     """
     try:
         fields = json.loads(record.value)
-        if fields.pop("version") in (1, 2):
+        if fields.pop("version") in (1, 2) and _is_whole(fields):
             return Claim(key=key, since=record.since, **fields)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass
     raise StateError(f"the ledger's record of {printable(key, 80)!r} cannot be read; nothing was sent")
+
+
+def _is_whole(fields: Mapping[str, Any]) -> bool:
+    """Return whether a record has what its state needs. A call would wait for an unknown state for ever."""
+    state, numbers = fields["state"], (int, float)
+    return (
+        state in (FREE, "sending", "unknown", "done")
+        and isinstance(fields["operation"], str)
+        and isinstance(fields["parts"], dict)
+        and isinstance(fields["lease"], numbers)
+        and isinstance(fields["result"], str) == (state == "done")
+        and isinstance(fields.get("sent"), numbers) == (state == "unknown")
+    )
 
 
 def _written(claim: Claim) -> bytes:

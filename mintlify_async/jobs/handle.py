@@ -26,7 +26,6 @@ from ..runtime import dates
 from ..settings.options import Observation
 from ..settings.poll_policy import DEFAULT_TIMEOUT
 from .requests import look_at, moment, observed, once, poll_call, post, states_of
-from .send_once import had_no_effect
 from .stale_guard import JobState, Look, UnderWay, response_headers
 from .steps import Steps
 from .wait import JobWait
@@ -283,7 +282,7 @@ class JobHandle:
         try:
             job = await post(core, call, sending)
         except BaseException as error:
-            under_way.end(None if had_no_effect(error, sending) else moment(response_headers(None, error)))
+            under_way.end(None if sending.had_no_effect else moment(response_headers(None, error)))
             raise
         under_way.begin()  # a stand-in for aiohttp's session wrote nothing
         record = job if job.status and job.id == self.id else None

@@ -54,15 +54,18 @@ class Ledger:
     async def open_claims(self) -> list[Claim]:
         """Return the claims without a result, the oldest first. They include running requests.
 
+        A claim whose process was killed is ``unknown`` from :attr:`Claim.unknown_from` on.
+
         Raises:
             StateError: The store cannot be used.
         """
         names = await self._store.keys(claims.OPEN)
         if not names:
             return []
-        records = (await self._store.read(names)).records
-        open_ones = [claims.read_claim(name.removeprefix(claims.OPEN), one) for name, one in records.items()]
-        return sorted(open_ones, key=lambda claim: claim.since)
+        snapshot = await self._store.read(names)
+        found = (claims.find(snapshot, name.removeprefix(claims.OPEN)) for name in snapshot.records)
+        open_claims = [claim.at(snapshot.now) for claim in found if claim is not None]
+        return sorted(open_claims, key=lambda claim: claim.since)
 
     async def jobs(self) -> list[RecordedJob]:
         """Return the recorded jobs, the oldest first. A store with ``keep=`` deletes them after that time.

@@ -132,7 +132,7 @@ async def post(core: Core, call: Call, sending: Sending) -> Job:
                 printable(sending.job_id),
                 type(error).__name__,
             )
-        elif isinstance(error, asyncio.CancelledError) and sending.sent_at is not None:
+        elif isinstance(error, asyncio.CancelledError) and not sending.had_no_effect:
             key = "" if sending.dedupe_key is None else f" with dedupe_key {sending.dedupe_key!r}"
             error.add_note(
                 f"{call.operation}{key} was sent at {utc(sending.sent_at)}; it may have been accepted"

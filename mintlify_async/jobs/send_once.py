@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeVar
 
 from attrs import define, evolve, frozen
 
-from ..errors import APIStatusError, QuotaExceededError, StateError, printable
+from ..errors import OutcomeUnknownError, QuotaExceededError, StateError, printable
 from ..http.first_byte import CLEAN_UP_SECONDS, Sending
 from ..runtime.recordings import RECORD_PATIENCE, Recordings
 from ..runtime.tasks import running_loop
@@ -45,11 +45,6 @@ class UnlessClosed(Protocol):
     async def __call__(self, step: Awaitable[T]) -> T:
         """Wait for *step*."""
         ...
-
-
-def had_no_effect(error: BaseException, sending: Sending) -> bool:
-    """Return whether a POST with this *error* started nothing, because it was not sent or was refused."""
-    return sending.sent_at is None or (isinstance(error, APIStatusError) and 300 <= error.status < 500)
 
 
 @frozen(eq=False)
@@ -212,7 +207,8 @@ class _Attempt:
 
     Attributes:
         claim: Its claim. The token is the attempt's alone: a release that comes late must not free the next.
-        steps: How many steps that write the claim have begun and not returned. The store may still do them.
+        steps: How many steps the store may still do: those that write the claim, have begun and have not
+            returned; and one for a record that claims nothing, which holds off such a step of another call.
     """
 
     claim: Claim
@@ -261,7 +257,11 @@ class _KeyedSending(Sending):
         attempt, sender = self._attempt_now, self._sender
         seconds = self.ends_at - asyncio.get_running_loop().time() + claims.LIMIT_MARGIN
         attempt.claim = evolve(attempt.claim, lease=min(seconds, claims.LONGEST_LIMIT))
-        rule = partial(claims.begin, ours=attempt.claim)
+
+        def rule(snapshot: Snapshot) -> tuple[claims.Changes, bool]:
+            attempt.steps += claims.OPEN + attempt.claim.key in snapshot.records
+            return claims.begin(snapshot, attempt.claim)
+
         attempt.steps += 1
         is_ours = await change(sender.store, claim_keys(sender.claim.key), rule, snapshot=self._snapshot)
         attempt.steps -= 1
@@ -281,14 +281,15 @@ class _KeyedSending(Sending):
     async def failed(self, error: BaseException) -> None:
         """End the claim after *error*: it becomes free if nothing was started, and unknown otherwise."""
         attempt = self._attempt_now
-        if had_no_effect(error, self):
+        if self.had_no_effect:
             if self.asked and not isinstance(error, KeyHeldError):
                 await self._release(attempt, CLEAN_UP_SECONDS)
         elif self.job_id is not None:  # an observer's error came after the answer was read
             await self.answered(self.job_id)
         else:
-            reason = getattr(error, "reason", "cancelled")
-            status: int | None = getattr(error, "status", None)
+            reason, status = "cancelled", None
+            if isinstance(error, OutcomeUnknownError):  # others may have anything under these names
+                reason, status = error.reason, error.status
             rule = partial(
                 claims.give_up, ours=attempt.claim, reason=reason, status=status, unclaimed=not self.asked
             )
@@ -311,6 +312,9 @@ class _KeyedSending(Sending):
         failure = f"{what} was not recorded; resolve its key"
         try:
             await self._sender.recordings.insist(record, failure, self.patience(RECORD_PATIENCE))
+        except asyncio.CancelledError as error:
+            error.add_note(f"{what}, sent at {utc(self.sent_at)}")
+            raise
         finally:
             if not is_recorded:
                 log.warning("%s is not recorded yet", what)

@@ -165,11 +165,12 @@ def without_halves(content: _T) -> _T:
     elif isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         whole = {whole_characters(name): without_halves(item) for name, item in fields.items()}
-        cleaned = whole if whole.keys() != fields.keys() or _changes(fields, whole) else value
+        cleaned = whole if whole.keys() != fields.keys() or _changes(fields, whole) else fields
     elif isinstance(value, list | tuple):
         items = cast("Sequence[Any]", value)
         parts = [without_halves(item) for item in items]
-        cleaned = type(value)(parts) if any(map(operator.is_not, parts, items)) else value
+        if any(map(operator.is_not, parts, items)):
+            cleaned = tuple(parts) if isinstance(items, tuple) else parts
     return cast("_T", cleaned)
 
 

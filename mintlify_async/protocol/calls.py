@@ -209,9 +209,8 @@ def _post(
     if timeout is not None:
         check_seconds(timeout, "timeout", none="means no limit of its own")
     text = _ENCODER.encode({**body, **further_fields})
-    if (
-        "\\ud" in text and "messages" in body
-    ):  # half of a surrogate pair, or an emoji, which JSON writes as both halves
+    # Half of a surrogate pair, or an emoji, which JSON writes as both halves.
+    if "\\ud" in text and "messages" in body:
         body["messages"] = list(map(_sendable, body["messages"]))
         check_json(body["messages"], "messages", sent=True, depth=MESSAGES_DEPTH)
         text = _ENCODER.encode({**body, **further_fields})

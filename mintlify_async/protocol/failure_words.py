@@ -36,7 +36,7 @@ _MOST_CHARACTERS: Final = 64 * 1024
 """The longest body that is read as JSON. Only the start of a longer one is shown."""
 
 _PAGE: Final = re.compile(
-    r"(?:\s|<!--.{0,2000}?-->|<\?xml[^>]{0,200}\?>){0,20}"
+    r"(?:(?><!--.{0,2000}?-->|<\?xml[^>]{0,200}\?>)\s*+){0,20}+"  # never tries a comment at another length
     r"<(?:!doctype\s+html|(?:html|head|body|title|meta|script|h1|p|div|center)[\s>/])",
     re.IGNORECASE | re.DOTALL,
 )
@@ -44,7 +44,7 @@ _PAGE: Final = re.compile(
 
 def is_web_page(body: str) -> bool:
     """Return whether *body* starts like an HTML page."""
-    return _PAGE.match(body) is not None
+    return _PAGE.match(body.lstrip("\ufeff \t\r\n")) is not None
 
 
 def words_in(value: Any) -> str:

@@ -16,16 +16,13 @@ from typing import Final
 from attrs import evolve
 
 from ..messages import Message, TextPart, clean_text
+from .blocks import HEAD_CHARACTERS, QUOTE, START, OpenBlocks, is_settled, read_line
+from .site_links import SiteLinks
 from .sources import Suggestion, suggestions_in
 
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
-_MAY_OPEN_BLOCK: Final = re.compile(r" {0,3}(?:`{0,2}|~{0,2}|(?:`{3,}|~{3,})[ \t]*([a-z]*)[ \t\r]*)\Z")
-_MAY_BE_FENCE: Final = re.compile(r" {0,3}(?:`{0,2}\Z|~{0,2}\Z|```|~~~)")
-_FENCE_CHARACTERS: Final = 100
-"""How much of a line is read to see whether it opens or closes a block."""
+_MAY_OPEN: Final = re.compile(r"( {0,3})(?:`{0,2}|~{0,2}|(?:`{3,}|~{3,})[ \t]*([a-z]*)[ \t\r]*)\Z")
+"""The start of a line that may open a ``suggestions`` block."""
 _SPACE: Final = " \t\r\n"
-_LINKS: Final = re.compile(r"`+|\n|\]\((?=/[^/\s])")
-_MAY_BE_LINK: Final = re.compile(r"(?:`+|\](?:\(/?)?)\Z")
 
 
 def text_of(message: Message, *, site: str | None = None) -> str:
@@ -103,66 +100,16 @@ def _texts(message: Message) -> Iterator[str]:
 
 def _hidden_lines(text: str) -> Iterator[str]:
     """Yield the lines of *text* that belong to a ``suggestions`` block."""
-    blocks = _Blocks()
-    return (line for line in text.split("\n") if blocks.hides(line))
+    blocks = START
+    for line in text.split("\n"):
+        before, blocks = blocks, read_line(line, blocks).after
+        if _hides(before) or _hides(blocks):
+            yield line
 
 
-class _Blocks:
-    """Follows the code blocks of a text, line by line, to tell a ``suggestions`` block from the rest.
-
-    Attributes:
-        fence: The mark that opened the present block, or empty outside of blocks.
-        is_suggestions: Whether that is a ``suggestions`` block.
-    """
-
-    def __init__(self) -> None:
-        self.fence = ""
-        self.is_suggestions = False
-
-    def hides(self, line: str) -> bool:
-        """Take the next complete line. Return whether it belongs to a ``suggestions`` block."""
-        was_suggestions = self.is_suggestions
-        match = _FENCE.match(line[:_FENCE_CHARACTERS])
-        # Not part of the expression, because a search for the end after ``.*`` takes quadratic time.
-        mark, word = (match[1], match[2].strip(" \t\r")) if match else ("", "")
-        if self.fence:
-            if mark.startswith(self.fence) and not word:
-                self.fence, self.is_suggestions = "", False
-        elif mark and not (mark[0] == "`" and "`" in word):
-            self.fence, self.is_suggestions = mark, word == "suggestions"
-        return was_suggestions or self.is_suggestions
-
-
-class _Links:
-    """Completes the links to paths of a text, outside of code, in pieces."""
-
-    def __init__(self, site: str) -> None:
-        self._site = site.rstrip("/")
-        self._link_start = ""  # the end of the text, which may belong to a link or to a mark of code
-        self._code = ""  # the mark that opened the code in this line
-
-    def feed(self, text: str, *, in_block: bool) -> str:
-        """Return the certain part of *text*. *in_block* is true if it belongs to a code block."""
-        text = self._link_start + text
-        match = _MAY_BE_LINK.search(text)
-        end = match.start() if match else len(text)
-        self._link_start = text[end:]
-        return text[:end] if in_block else _LINKS.sub(self._complete, text[:end])
-
-    def close(self) -> str:
-        """Return the text held back. The next piece starts another part."""
-        text, self._link_start, self._code = self._link_start, "", ""
-        return text
-
-    def _complete(self, match: re.Match[str]) -> str:
-        mark = match[0]
-        if mark == "\n":
-            self._code = ""
-        elif mark == "](":
-            return mark if self._code else mark + self._site
-        elif not self._code or mark == self._code:
-            self._code = "" if self._code else mark
-        return mark
+def _hides(blocks: OpenBlocks) -> bool:
+    """Return whether a ``suggestions`` block is open, in no quote and in no list item."""
+    return blocks.fence is not None and not blocks.containers and blocks.fence.info.strip() == "suggestions"
 
 
 class ReadableText:
@@ -171,11 +118,12 @@ class ReadableText:
     Feed the pieces of a part, then end it. The joined results do not depend on the cuts between pieces. The
     start of a line is held back only while it may still open a ``suggestions`` block. Half a surrogate pair
     is held back until its other half arrives, and line endings until text follows them. With *site*, the
-    possible start of a link is also held back.
+    start of a line is also held back until it is certain whether the line is code, and a link until it is
+    certain that it is one.
     """
 
     def __init__(self, site: str | None = None) -> None:
-        self._links = None if site is None else _Links(site)
+        self._links = None if site is None else SiteLinks(site)
         self._has_text = False  # whether there is text before
         self._begin_part()
 
@@ -183,8 +131,9 @@ class ReadableText:
         self._half = ""
         self._line = ""  # the start of the present line
         self._line_start = ""  # the hidden start of this line, which may open a suggestions block
+        self._is_new_line = True  # whether the links do not know what this line is
         self._in_line = False  # whether text without a line ending is shown as it is
-        self._blocks = _Blocks()
+        self._blocks = START  # before this line
         self._space: list[str] = []  # the line endings held back, and the blanks after them
         self._apart = True  # whether a blank line belongs between the text before and the next text
 
@@ -199,14 +148,14 @@ class ReadableText:
         *lines, last_line = piece.split("\n")
         texts = [self._show(self._rest_of_line(line) + self._end_line()) for line in lines]
         texts.append(self._show(self._rest_of_line(last_line)))
-        is_holding = self._blocks.is_suggestions or self._apart or bool(self._space)
-        self._in_line = not is_holding and not _MAY_BE_FENCE.match(self._line)
+        is_holding = _hides(self._blocks) or self._apart or bool(self._space)
+        self._in_line = not is_holding and is_settled(self._line)
         return "".join(texts)
 
     def end_part(self) -> str:
         """Return the text to show from the text still held back. The next piece starts another part."""
         text = self._rest_of_line("\ufffd") if self._half else ""
-        if not self._blocks.hides(self._line):
+        if not self._take_line():
             text += self._line_start
         output = self._show(text)
         if self._links is not None:
@@ -222,22 +171,44 @@ class ReadableText:
 
     def _rest_of_line(self, piece: str) -> str:
         """Return the text to show from *piece*, which belongs to one line and has no line ending."""
-        if len(self._line) < _FENCE_CHARACTERS:
-            self._line += piece[:_FENCE_CHARACTERS]
-            if self._blocks.is_suggestions:
-                return ""
-            match = None if self._blocks.fence else _MAY_OPEN_BLOCK.match(self._line)
-            if match and "suggestions".startswith(match[1] or ""):
+        if _hides(self._blocks):
+            self._line += piece[: HEAD_CHARACTERS - len(self._line)]
+            return ""
+        if len(self._line) < HEAD_CHARACTERS:
+            self._line += piece[: HEAD_CHARACTERS - len(self._line)]
+            if self._may_open() or (self._links is not None and not is_settled(self._line)):
                 self._line_start += piece
                 return ""
-        elif self._blocks.is_suggestions:
-            return ""
+            if self._links is not None and self._is_new_line:
+                self._note_kind()
         text, self._line_start = self._line_start + piece, ""
         return text
 
+    def _may_open(self) -> bool:
+        """Return whether this line may open a ``suggestions`` block, after all quotes, items and blocks."""
+        match = _MAY_OPEN.match(self._line)
+        if match is None or not "suggestions".startswith(match[2] or ""):
+            return False
+        containers, fence, *_ = self._blocks
+        return (containers[0] == QUOTE or len(match[1]) < containers[0]) if containers else fence is None
+
+    def _note_kind(self) -> OpenBlocks:
+        """Tell the links what this line is. Return what is open after it."""
+        line = read_line(self._line, self._blocks)
+        if self._links is not None and self._is_new_line:
+            self._links.begin_line(line)
+            self._is_new_line = False
+        return line.after
+
+    def _take_line(self) -> bool:
+        """Take the finished line. Return whether it belongs to a ``suggestions`` block."""
+        before, self._blocks = self._blocks, self._note_kind()
+        self._is_new_line = True
+        return _hides(before) or _hides(self._blocks)
+
     def _end_line(self) -> str:
         """Return the rest of a finished line, with its line ending."""
-        text, hidden = self._line_start, self._blocks.hides(self._line)
+        text, hidden = self._line_start, self._take_line()
         self._line = self._line_start = ""
         if not hidden:
             return f"{text}\n"
@@ -270,4 +241,4 @@ class ReadableText:
         return self._linked(gap + body + end[:blanks])
 
     def _linked(self, text: str) -> str:
-        return text if self._links is None else self._links.feed(text, in_block=bool(self._blocks.fence))
+        return text if self._links is None else self._links.feed(text)

@@ -13,6 +13,7 @@ from ..checks import check_site
 from ..messages import Message, SourceDocumentPart, SourceUrlPart, ToolPart
 from ..model.json_text import as_object
 from ..model.wire_value import WireValue
+from .site_links import SiteAddress
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 """Begins an address that is whole; a path that has a colon begins with a slash."""
@@ -46,7 +47,8 @@ def whole_address(url: str, site: str | None) -> str:
     """Return the full URL of a path on *site*; an unchanged *url* if it is full or there is no site."""
     if site is None or _is_whole(url):
         return url
-    return f"{site.rstrip('/')}/{url.lstrip('/')}"
+    path = f"/{url.lstrip('/')}"
+    return SiteAddress(site).before(path) + path
 
 
 def sources_of(message: Message, *, site: str | None = None) -> list[AnswerSource]:

@@ -51,8 +51,8 @@ class MemoryStore(SQLStore):
         return f"<MemoryStore, {count} records>"
 
     async def _run(self, step: Callable[[Connection, float], T]) -> T:
-        time = asyncio.get_running_loop().time()
         with self._lock, self._db:
+            time = asyncio.get_running_loop().time()  # not before: the steps of threads have an order
             if self._start is None:
                 self._start = dates.now() - time
             return step(self._db, self._start + time)

@@ -12,13 +12,14 @@ import asyncio
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator
+from concurrent import futures
+from contextlib import closing, contextmanager, suppress
 from time import monotonic, sleep  # the thread has no loop whose time it could ask
 from typing import Any, ClassVar, Final, TypeVar, cast
 from weakref import WeakValueDictionary
 
+from ..checks import EXITING, is_exiting
 from ..errors import StateError, printable
 from ..runtime.slow_steps import logged_if_slow
 from .format_version import unknown_version
@@ -72,8 +73,18 @@ class SQLiteFile:
     def _restart(self) -> None:
         self._line: list[_Step] = []
         self._lock = threading.Lock()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="mintlify-async-sqlite")
+        with self._not_at_exit():  # Python loads this class on its first use, which fails at exit
+            self._thread = futures.ThreadPoolExecutor(1, thread_name_prefix="mintlify-async-sqlite")
         self._pid = os.getpid()
+
+    @contextmanager
+    def _not_at_exit(self) -> Generator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            if not is_exiting(error):
+                raise
+            raise StateError(f"the store {self.path!r} cannot be used: {EXITING}") from None
 
     @classmethod
     def at(cls, path: str) -> SQLiteFile:
@@ -94,7 +105,10 @@ class SQLiteFile:
         with self._lock:
             self._line.append(step)
         try:
-            with logged_if_slow("%s: the disk is slow, or another process keeps the file locked", self.path):
+            with (
+                logged_if_slow("%s: the disk is slow, or another process keeps the file locked", self.path),
+                self._not_at_exit(),
+            ):
                 await asyncio.get_running_loop().run_in_executor(self._thread, self._serve, step)
         finally:
             step.over = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl as ssl_module
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from email.utils import formatdate
 from functools import lru_cache, partial
@@ -16,7 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aiohttp import web
+from aiohttp import ClientResponse, web
 from attrs import evolve
 
 from ..errors import ConfigurationError, StateError
@@ -25,16 +25,17 @@ from .answer_sender import FaultyConnection, Sent, send_answer
 from .assistant_answers import AnswerStyle
 from .customers import Customer
 from .docs_index import DocsIndex
-from .http_answer import Answer, let_client_read
+from .http_answer import Answer, let_client_read, merge_headers
 from .local_jobs import JobLife, LocalJobs
 from .loop_time import is_virtual, other_end_closes
 from .operations import Operations, find_operation
 from .rate_limits import Limits
-from .replay import replay_rules
+from .replay import Played, replay_rules
 from .request_log import RecordedRequest, RequestLog
 from .script import Rule, Script
 
 if TYPE_CHECKING:
+    from ..protocol.calls import Call
     from ..session import MintlifySession
 
 BACKLOG = 4096
@@ -165,6 +166,7 @@ class LocalService:
         *settings* are additional arguments of ``MintlifySession``.
         """
         from .. import MintlifySession, PollPolicy
+        from ..session import record_requests
 
         known: dict[str, Any] = {"base_url": self.base_url}
         known |= {name: getattr(customer or self.customers[0], name) for name in _OF_A_CUSTOMER}
@@ -172,7 +174,22 @@ class LocalService:
         if is_virtual(self._loop):  # the usual time costs nothing and also suits scripted lives
             settle = max(settle, usual.settle_seconds)
         known["poll"] = evolve(usual, settle_seconds=settle)
-        return MintlifySession(**(known | settings))
+        session = MintlifySession(**(known | settings))
+        record_requests(session, self._check_loop)
+        return session
+
+    async def _check_loop(
+        self, call: Call, headers: Mapping[str, str], response: Awaitable[ClientResponse]
+    ) -> ClientResponse:
+        """Refuse a request that would wait forever, because the event loop of the service does not run."""
+        loop = self._loop
+        if loop is not None and loop is not asyncio.get_running_loop() and not loop.is_running():
+            getattr(response, "close", lambda: None)()  # else Python warns that nobody awaited it
+            raise StateError(
+                "the service is on another event loop, which does not run now: with pytest-asyncio, give the "
+                'fixture and its test the same loop, as with @pytest_asyncio.fixture(loop_scope="function")'
+            )
+        return await response
 
     @property
     def environment(self) -> dict[str, str]:
@@ -386,13 +403,15 @@ class LocalService:
         )
         if self._cors:
             answer = answer.with_headers(self._cors_headers())
-        if not any(name.lower() == "date" for name in answer.headers):  # clients compare dates with it
-            answer = answer.with_headers({"Date": formatdate(date_now(), usegmt=True)})
-        return answer
+        own = {"Date": formatdate(date_now(), usegmt=True)}  # clients compare dates with it
+        named = any(name.lower().endswith(("request-id", "requestid")) for name in answer.headers)
+        if not (named or isinstance(rule.fault, Played)):  # a recording has its own
+            own["X-Request-Id"] = f"req_{len(self.requests)}"
+        return evolve(answer, headers=merge_headers(own, answer.headers))
 
     def _cors_headers(self) -> dict[str, str]:
         origin = self._cors if isinstance(self._cors, str) else "*"
         return {
             "Access-Control-Allow-Origin": origin,
-            "Access-Control-Expose-Headers": "X-Thread-Id, X-Thread-Key",
+            "Access-Control-Expose-Headers": "X-Request-Id, X-Thread-Id, X-Thread-Key",
         }

@@ -3,8 +3,10 @@
 Half an hour of polling takes milliseconds. ``asyncio.sleep``, ``asyncio.timeout`` and ``loop.time`` of your
 own code are also virtual, because the time of the event loop itself is replaced.
 
-The time stands still while a task or a worker thread can run, or bytes are on their way between two
-connections of this loop. (The kernel does not deliver every byte immediately. For example, the congestion
+The time stands still while a task can run, and while a thread works for ``asyncio.to_thread``,
+``loop.run_in_executor``, ``asyncio.wrap_future`` or ``anyio.to_thread.run_sync``. It also stands still while
+bytes are on their way between two connections of this loop. For other threads and processes, see *quiet*.
+(The kernel does not deliver every byte immediately. For example, the congestion
 control BBR also paces bytes on the loopback interface.)
 """
 
@@ -14,13 +16,14 @@ import asyncio
 import selectors
 import socket
 import sys
+import threading
 import time
+from asyncio import futures
 from collections.abc import Generator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
-
-from anyio import to_thread
 
 from ..errors import StateError
 from ..runtime.dates import read_from
@@ -37,6 +40,9 @@ LOOK_SECONDS = 0.0005
 
 LONGEST_DELIVERY = 5.0
 """Real seconds after which bytes that the kernel has not delivered no longer stop the time."""
+
+LONGEST_START = 1.0
+"""Real seconds in which a thread takes up its work. A future that no thread runs stops the time no longer."""
 
 CLOSING_SECONDS = 0.05
 """Real seconds, once for each connection, in which the last bytes of an end that was closed arrive."""
@@ -58,7 +64,7 @@ class VirtualTime:
         self._quiet = quiet
         self._connections = _Connections(loop, selector)
         self._in_executors = 0
-        self._anyio_threads = to_thread.current_default_thread_limiter()
+        self._futures = WeakKeyDictionary[Future[Any], float]()
         self.started_at = self.seconds = float(int(loop.time()) + 1)  # an integer keeps times exact
         self._replaced: list[tuple[object, str, object]] = [
             (loop, "time", self.loop_time),
@@ -78,11 +84,13 @@ class VirtualTime:
         """Make the time virtual."""
         for owner, name, method in self._replaced:
             setattr(owner, name, method)
+        _watch_futures(self, watch=True)
 
     def stop(self) -> None:
         """Make the time real again."""
         for owner, name, _ in self._replaced:
             delattr(owner, name)
+        _watch_futures(self, watch=False)
         loop, real = self._loop, type(self._loop).time
         ahead = self.seconds - real(loop)
         if ahead > 0:
@@ -109,7 +117,7 @@ class VirtualTime:
         events = self._select(0)
         if events or (timeout is not None and timeout <= 0):
             return events
-        if self._in_executors or self._anyio_threads.borrowed_tokens or self._connections.deliver():
+        if self._in_executors or self._threads_work() or self._connections.deliver():
             return self._select(LOOK_SECONDS)
         if events := self._select(0):  # the last bytes arrived, or a thread returned, between the two looks
             return events
@@ -120,10 +128,45 @@ class VirtualTime:
         self.seconds = self._next_timer(self.seconds + timeout)
         return []
 
+    def note_future(self, source: object, destination: object) -> None:
+        """Note a future of a thread that ``asyncio.wrap_future`` gives to this loop."""
+        if isinstance(source, Future) and getattr(destination, "get_loop", lambda: None)() is self._loop:
+            self._futures[source] = time.monotonic() + LONGEST_START
+
+    def _threads_work(self) -> bool:
+        """Return whether a thread works for this loop, or is about to begin."""
+        now = time.monotonic()
+        if any(
+            one.running() or (now < begun and not one.done()) for one, begun in list(self._futures.items())
+        ):
+            return True
+        # anyio has no list of its threads. Each knows its loop and the queue of the idle ones.
+        return any(
+            getattr(thread, "loop", None) is self._loop
+            and thread not in getattr(thread, "idle_workers", (thread,))
+            for thread in threading.enumerate()
+        )
+
     def _next_timer(self, about: float) -> float:
         # Adding the seconds until the next timer may miss its time by a rounding error.
         timers: list[asyncio.TimerHandle] = getattr(self._loop, "_scheduled", [])
         return timers[0].when() if timers and abs(timers[0].when() - about) < 1e-6 else about
+
+
+_watching: set[VirtualTime] = set()
+_chain_future: Any = getattr(futures, "_chain_future")  # noqa: B009 - there is no public way to see the threads
+
+
+def _chain_and_note(source: Any, destination: Any) -> None:
+    for virtual in list(_watching):
+        virtual.note_future(source, destination)
+    _chain_future(source, destination)
+
+
+def _watch_futures(virtual: VirtualTime, *, watch: bool) -> None:
+    """Let *virtual* see each future that ``asyncio.wrap_future`` connects, or no longer."""
+    (_watching.add if watch else _watching.discard)(virtual)
+    setattr(futures, "_chain_future", _chain_and_note if _watching else _chain_future)  # noqa: B010 - as above
 
 
 class _Connections:
@@ -218,8 +261,8 @@ def virtual_time(*, quiet: float = 0.0) -> Generator[VirtualTime]:
     The dates of this package become virtual, too. The loop's time never goes back, not even after the block.
 
     Args:
-        quiet: Real seconds of quiet before each move of the time. Use some milliseconds if another
-            process or another thread's loop takes part, such as Redis.
+        quiet: Real seconds of quiet before each move of the time (default: 0). Use 0.1 if another process
+            or another thread's loop takes part, such as Redis.
 
     Raises:
         StateError: The running loop's time cannot be replaced, such as uvloop's, or it is already virtual.

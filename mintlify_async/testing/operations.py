@@ -10,6 +10,8 @@ from urllib.parse import unquote
 
 from attrs import define, field
 
+from ..checks import check_json
+from ..errors import ConfigurationError
 from ..model.json_text import as_object
 from .assistant_answers import AnswerStyle, content_events, search_answer, search_step
 from .customers import Customer
@@ -193,6 +195,10 @@ def _document(request: RecordedRequest) -> dict[str, Any]:
     document = as_object(request.json)
     if document is None:
         raise Refusal(400, "The body must be a JSON object")
+    try:
+        check_json(document, "the body")
+    except ConfigurationError as error:  # it is nested too deep
+        raise Refusal(400, str(error)) from None
     return document
 
 

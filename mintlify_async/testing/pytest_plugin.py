@@ -61,10 +61,12 @@ def mintlify_session(
 def mintlify_env(mintlify_service: LocalService, monkeypatch: pytest.MonkeyPatch) -> LocalService:
     """The ``mintlify_service``, for an app that makes its ``MintlifySession()`` itself.
 
-    It sets the environment variables (URL, keys, project, domain), and removes ``MINTLIFY_SITE``.
+    It sets the environment variables (URL, keys, project, domain), and removes ``MINTLIFY_SITE``
+    and ``MINTLIFY_PROXY``.
     It does not change a session that already exists, such as one made at the import of a module.
     """
-    monkeypatch.delenv("MINTLIFY_SITE", raising=False)
+    for name in ("MINTLIFY_SITE", "MINTLIFY_PROXY"):
+        monkeypatch.delenv(name, raising=False)
     for name, value in mintlify_service.environment.items():
         monkeypatch.setenv(name, value)
     return mintlify_service

@@ -34,6 +34,9 @@ RECORDING_VERSION = 1
 
 How: TypeAlias = Literal["whole", "lost", "left", "none"]
 
+SMALL_BYTES = 32 * 1024
+"""An exchange of more bytes is written by a thread: replacing its text would stop the event loop."""
+
 log = logging.getLogger("mintlify_async")
 
 
@@ -130,14 +133,17 @@ class Recorder:
             Recorder("answer.jsonl").record(session)
             await session.ask("How do I log in?")
 
-    API keys and threads' keys are never written. Prompts, answers, titles, paths, URLs, the project and
-    the domain are replaced by text of the same length and the same escapes. Names of fields, event types, ids
-    of jobs, threads, messages and requests, dates, white space and punctuation stay.
+    API keys, words that begin as one, and threads' keys are never written. Prompts, answers, titles, paths,
+    URLs, the project and the domain are replaced by text of the same length and the same escapes. Names of
+    fields, event types, ids of jobs, threads, messages and requests, dates, white space and punctuation stay.
 
-    Each exchange stays in memory until its response has ended, and is then written in one piece. So sessions,
-    loops and threads may share a recorder, and there is nothing to close. Pauses are measured when the
-    response is read, so slow reading makes longer pauses. If the file can no longer be written, a warning
-    is logged and the recording ends. The requests continue.
+    Each exchange stays in memory until its response has ended, and is then written in one piece, before the
+    end is returned to your code. So sessions, loops and threads may share a recorder, and there is nothing to
+    close. A complete response of more than 32 KiB is written by a thread. One that is interrupted, or that
+    your code leaves early, stops the event loop while it is written, some 0.3 s for 1 MB.
+
+    Pauses are measured when the response is read, so slow reading makes longer pauses. If the file can no
+    longer be written, a warning is logged and the recording ends. The requests continue.
 
     Args:
         path: The file, which is replaced now. It is readable by its owner only.
@@ -237,13 +243,27 @@ class _RecordedResponse:
 
     def ended(self, *, whole: bool) -> None:
         """Keep the exchange after the end of its response."""
-        if self._kept:
+        if self._note_end(whole=whole):
+            self._keep(self._exchange)
+
+    async def ended_whole(self) -> None:
+        """Keep the exchange after the complete response. A thread writes a large one."""
+        if not self._note_end(whole=True):
             return
-        self._kept = True
-        self._exchange.ended_after = self._elapsed()
-        if whole:
-            self._exchange.how = "whole"
-        self._keep(self._exchange)
+        if sum(len(data) for _, data in self._exchange.body) <= SMALL_BYTES:
+            self._keep(self._exchange)
+            return
+        loop = asyncio.get_running_loop()
+        await asyncio.shield(loop.run_in_executor(None, self._keep, self._exchange))
+
+    def _note_end(self, *, whole: bool) -> bool:
+        """Note the end, and return whether it is the first one."""
+        is_first, self._kept = not self._kept, True
+        if is_first:
+            self._exchange.ended_after = self._elapsed()
+            if whole:
+                self._exchange.how = "whole"
+        return is_first
 
     def close(self) -> None:
         content = self._response.content
@@ -269,7 +289,7 @@ class _RecordedContent:
             raise
         self._recorded.read(data)
         if not data:
-            self._recorded.ended(whole=True)
+            await self._recorded.ended_whole()
         return data
 
     def read_nowait(self) -> bytes:

@@ -46,30 +46,54 @@ _TOKEN: Final = re.compile(
     r"|(?P<other>[^]\"[{}:,]+?(?=true|false|null|NaN|Infinity|[]\"[{}:,]|\Z))",
     re.DOTALL,
 )
-_UNIT: Final = re.compile(
-    r"\\u(?P<code>[0-9a-fA-F]{4})|\\u[0-9a-fA-F]{0,3}|\\.|(?P<plain>[^\W_]+)", re.DOTALL
-)
+_ESCAPE: Final = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|u[0-9a-fA-F]{0,3}|.)", re.DOTALL)
 _SSE_FIELD: Final = re.compile(r"(data|event|id|retry)?:[ ]?")
 _KEY_IN_TEXT: Final = re.compile(r"""threadKey(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?([^"'\\\s,}&]+)""")
+# At the start of a word, or after a JSON escape such as \\n, whose letter would count as part of the word.
+_KEY_OF_SERVICE: Final = re.compile(
+    r"(?:\b|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4}))mint_[A-Za-z0-9_-]+"
+)  # assumption: key prefixes
 _V4_LINE: Final = re.compile(r'[0-9a-k]:(?=["\[{])')
+
+
+SLICE: Final = 65_536
+"""Characters that are replaced in one step."""
+
+
+class _Others(dict[int, str]):
+    """The character in place of each character, as ``str.translate`` reads it."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        plain = "x" if character.isalnum() else character
+        other = plain if code < 128 else _other_character(character)
+        self[code] = other
+        return other
+
+
+_OTHERS: Final = _Others()
 
 
 def redact_text(text: str) -> str:
     """Return *text*, which may be the inside of a JSON string, with as many bytes and nothing to read."""
-    if text.isascii():
-        return _UNIT.sub(_other_unit, text)
-    return "".join(
-        _UNIT.sub(_other_unit, piece) if piece.isascii() else "".join(map(_other_character, piece))
-        for piece in re.split(r"([^\x00-\x7f]+)", text)
-    )
+    if "\\" not in text:
+        return _translated(text)
+    pieces, start = list[str](), 0
+    for found in _ESCAPE.finditer(text):
+        pieces += _translated(text[start : found.start()]), _other_escape(found)
+        start = found.end()
+    return "".join([*pieces, _translated(text[start:])])
 
 
-def _other_unit(found: re.Match[str]) -> str:
-    if found["plain"]:
-        return "x" * len(found["plain"])
+def _translated(text: str) -> str:
+    # In slices, because other threads stand still while Python translates one.
+    return "".join(text[at : at + SLICE].translate(_OTHERS) for at in range(0, len(text), SLICE))
+
+
+def _other_escape(found: re.Match[str]) -> str:
     code = found["code"]
     if code is None:
-        return found[0]
+        return found[0] if found[0].isascii() else found[0].translate(_OTHERS)
     value = int(code, 16)
     if value < 0x20 or 0xD800 <= value < 0xE000:  # a control character, or half of a pair
         return found[0] if value < 0x20 else r"\ud83d" if value < 0xDC00 else r"\ude00"
@@ -199,10 +223,12 @@ def secrets_in(headers: Mapping[str, str], body: bytes) -> set[str]:
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
-    """Return *text* with each secret replaced by as many characters."""
+    """Return *text* with each secret, and each word that begins as a key, replaced by as many characters."""
     for secret in secrets:
         text = text.replace(secret, "x" * len(secret))
-    return text
+    if "mint_" not in text:
+        return text
+    return _KEY_OF_SERVICE.sub(lambda found: "x" * len(found[0]), text)
 
 
 def redact_header(name: str, value: str, *, keep_text: bool) -> str:

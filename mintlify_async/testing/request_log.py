@@ -62,10 +62,10 @@ class RecordedRequest:
 
     @property
     def json(self) -> Any:
-        """The body as JSON. None if it is empty or not JSON."""
+        """The body as JSON. None if it is empty or not JSON, or nested too deep to be read."""
         try:
             return json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):  # nested too deep
             return None
 
     @property

@@ -137,6 +137,29 @@ class Rule:
         return json_answer(status, {name: f"scripted status {status}"}, headers)
 
 
+_HINTS = {"pause": "; delay= is the time before the response, in seconds", "seconds": "; use script.job()"}
+
+
+def _check_options(method: str, options: Mapping[str, Any], allowed: type) -> None:
+    """Refuse options that would do nothing, because a test would then be right for the wrong reason."""
+    names = list(allowed.__annotations__)
+    for name in options:
+        if name not in names:
+            hint = _HINTS.get(name, f"; it takes {', '.join(names)}")
+            raise ConfigurationError(f"script.{method} has no option {name}={hint}", field=name)
+    given = {name for name, value in options.items() if value is not None}
+    own = given & {"fields", "life"}
+    other = given & {"status", "body"}
+    if own and other:
+        raise ConfigurationError(
+            f"{min(own)} changes the service's own job: give no {min(other)} with it", field=min(own)
+        )
+    if callable(options.get("body")) and (unused := given & {"status", "headers"}):
+        raise ConfigurationError(
+            f"a function as body makes the complete Answer: give no {min(unused)} with it", field=min(unused)
+        )
+
+
 class Script:
     r"""``service.script`` has the scripted responses of a service.
 
@@ -200,11 +223,13 @@ class Script:
             error: The text of an ``error`` event that ends the answer.
             events: The stream events, as dicts or as events of this package. A number is a pause, in seconds.
             pause: Seconds between two events. The default is none, or that of the service's ``AnswerStyle``.
-            options: See :class:`AnswerOptions`.
+            options: See :class:`AnswerOptions`: *status*, *headers*, *body*, *fault*, *delay* (in seconds)
+                and *times*.
 
         Raises:
-            ConfigurationError: An argument is invalid, or two of them exclude each other.
+            ConfigurationError: An argument is invalid, does nothing, or two of them exclude each other.
         """
+        _check_options("ask", options, AnswerOptions)
         content = None
         if text is not None or error is not None or sources:
             sources = [sources] if isinstance(sources, str) else sources
@@ -214,6 +239,11 @@ class Script:
             raise ConfigurationError("give text, sources and error, or events, or body", field="body")
         if content is not None and options.get("status") is not None:
             raise ConfigurationError("a status replaces the answer: give no text with it", field="status")
+        if pause is not None and (options.get("status") is not None or options.get("body") is not None):
+            raise ConfigurationError(
+                "pause is the time between the service's own events: with a body, write pauses into its list",
+                field="pause",
+            )
         own = None if events is None else list(events)
         return self._add(Rule(operation="ask", content=content, events=own, pause=pause, **options))
 
@@ -221,23 +251,39 @@ class Script:
         """Script the response to the next creation of a job.
 
         Args:
-            options: See :class:`AnswerOptions`. *fields* and *life* are also accepted.
+            options: Each is optional.
+
+                - *status*: the HTTP status of a refusal, such as 503. *headers*: additional headers.
+                - *body*: text, bytes, a dict as JSON, a list with one entry per write, or a function of the
+                  request.
+                - *fault*: the failure while the response is sent.
+                - *delay*: seconds before the response (default: 0).
+                - *times*: the number of requests (default: 1). None means until :meth:`Rule.stop`.
+                - *fields*: fields of the returned job to replace. *life*: the course of the job, as a
+                  :class:`JobLife`.
 
         Raises:
-            ConfigurationError: *times* is below 1, or *status* is no HTTP status.
+            ConfigurationError: An option is invalid, or does nothing.
         """
+        _check_options("create_job", options, PromptAnswerOptions)
         return self._add(Rule(operation="create_job", **options))
 
     def send_message(self, **options: Unpack[PromptAnswerOptions]) -> Rule:
         """Script the response to the next follow-up, with the arguments of :meth:`create_job`."""
+        _check_options("send_message", options, PromptAnswerOptions)
         return self._add(Rule(operation="send_message", **options))
 
     def get_job(self, **options: Unpack[JobAnswerOptions]) -> Rule:
         """Script the response to the next poll, with the arguments of :meth:`create_job` except *life*."""
+        _check_options("get_job", options, JobAnswerOptions)
         return self._add(Rule(operation="get_job", **options))
 
     def any(self, **options: Unpack[AnswerOptions]) -> Rule:
-        """Script the response to the next request of any kind. See :class:`AnswerOptions`."""
+        """Script the response to the next request of any kind.
+
+        The arguments are those of :meth:`create_job` except *fields* and *life*.
+        """
+        _check_options("any", options, AnswerOptions)
         return self._add(Rule(operation="any", **options))
 
     def job(self, *looks: str, times: int | None = 1, **life: Any) -> Rule:

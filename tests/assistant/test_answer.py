@@ -13,7 +13,7 @@ from mintlify_async.errors import StreamInterruptedError
 from mintlify_async.events import StartStep, TextDelta, TextEnd, TextStart
 from mintlify_async.messages import Message, TextPart
 from mintlify_async.rendering.markdown import answer_markdown, extras_markdown
-from mintlify_async.rendering.readable_text import text_of
+from mintlify_async.rendering.readable_text import ReadableText, text_of
 from mintlify_async.testing.faults import Cut
 
 
@@ -114,6 +114,38 @@ async def test_what_is_void_is_no_part_of_the_text(service, session, events, tex
         assert "".join([piece async for piece in reply.text_stream]) == shown
         assert reply.text == text
     assert [edit.text async for edit in session.ask("x").edits(every=0)][-1] == shown
+
+
+@pytest.mark.parametrize("site", [None, "https://docs.acme.com"])
+@pytest.mark.parametrize(
+    "events",
+    [RESET, RESET_FIRST, OTHER_MESSAGE, TWO_AT_ONCE, TWO_TEXTS, SUGGESTED, LINKS],
+    ids=["reset-step", "reset-step first", "start", "two at once", "two texts", "suggestions", "links"],
+)
+async def test_text_read_at_each_event_is_the_text_of_these_events(service, session, events, site):
+    """As if it were read once, after them: what is void is left out, what may change is held back."""
+    service.script.ask(events=events, times=None)
+    session = session.with_options(site=site)
+    async with session.ask("x") as often:
+        texts = [often.text async for _ in often]
+    for number, text in enumerate(texts, 1):
+        async with session.ask("x") as once:
+            for _ in range(number):
+                await anext(once)
+            assert text == once.text
+
+
+async def test_reading_the_text_costs_what_is_new(service, session, monkeypatch):
+    """A page that shows it at each event does not make all of it again."""
+    read, feed = [], ReadableText.feed
+    monkeypatch.setattr(
+        ReadableText, "feed", lambda text, piece: read.append(len(piece)) or feed(text, piece)
+    )
+    service.script.ask(events=[*part("a", *["word "] * 500), FINISH])
+    async with session.ask("x") as reply:
+        async for _ in reply:
+            assert reply.text.endswith("word ") or not reply.text
+    assert sum(read) <= 3 * len("word " * 500)
 
 
 @pytest.mark.parametrize(

@@ -168,3 +168,51 @@ async def test_what_is_kept_is_a_conversation(service, tmp_path):
         chat = await session.conversation(owner="anonymous", store=store, id="work").load()
     await store.close()
     assert [message.role for message in chat.messages] == ["user", "assistant"]
+
+
+async def test_a_line_of_one_word_with_a_slash_is_a_command(service, tmp_path):
+    """Nothing of it is sent: each question costs. An unknown one lists the commands, /exit ends."""
+    lines = "/help\n/reset\n/undo\n/sources\nHow do I create a job?\n/SOURCES\n/undo\n/exit\nAnd then?\n"
+    status, out, err = await talk(service, tmp_path, lines, "work")
+    assert status == 0, err
+    assert service.requests.count("ask") == 1
+    assert out.count("Sources:") == 2
+    for says in (
+        "/reset is no command",
+        "there is no question to take back",
+        "there is no answer with sources",
+        "taken back: How do I create a job?",
+    ):
+        assert says in err
+    assert err.count("/sources  ") == 2  # of /help and of /reset
+    await talk(service, tmp_path, "And then?\n", "work")
+    assert len(service.requests[-1].json["messages"]) == 1
+
+
+async def test_new_begins_a_conversation_and_keeps_the_other(service, tmp_path):
+    """Its questions carry no history, and the kept conversation goes on another day."""
+    await talk(service, tmp_path, "One?\n/new\nTwo?\n", "work")
+    await talk(service, tmp_path, "Three?\n", "work")
+    questions = [
+        [one["parts"][0]["text"] for one in request.json["messages"]] for request in service.requests
+    ]
+    assert [texts[-1] for texts in questions] == ["One?", "Two?", "Three?"]
+    assert [len(texts) for texts in questions] == [1, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("line", "sent"),
+    [
+        ("/docs/login is broken?", "/docs/login is broken?"),
+        ("/docs/login", "/docs/login"),
+        ("//help", "/help"),
+        ("// what is this?", "// what is this?"),
+        ("/help me", "/help me"),
+        ("/", "/"),
+        ("/v2", "/v2"),
+    ],
+)
+async def test_other_lines_with_a_slash_are_questions(service, tmp_path, line, sent):
+    """Two slashes send a word with one."""
+    assert (await talk(service, tmp_path, line + "\n"))[0] == 0
+    assert service.requests[0].json["messages"][0]["parts"][0]["text"] == sent

@@ -139,6 +139,7 @@ async def test_all_is_well_with_the_local_service():
     assert broken(verification) == verification.trouble == []
     assert [name for name, row in verification.rows.items() if row.status == "held"] == [
         *("base URL", "get-job path", "key prefixes", "thread headers", "`fp` defaults to `anonymous`"),
+        "request id",
         *("only `id` and `status` of a job are certain", "framing", "part shapes", "the v1 endpoint"),
         *("a stream is complete", "a job may answer 404"),
     ]
@@ -211,9 +212,9 @@ async def test_nothing_is_sent_without_consent(service, arguments, changes, says
 @pytest.mark.parametrize(("said", "status"), [("y\n", 0), ("yes\n", 0), ("\n", 2), ("", 2), ("no\n", 2)])
 async def test_consent_can_be_typed(service, monkeypatch, said, status):
     """On a terminal, the command waits for a yes after it has said the cost."""
-    terminal = SimpleNamespace(isatty=lambda: True, readline=lambda: said)
+    terminal = SimpleNamespace(isatty=lambda: True)
     monkeypatch.setattr(verify_command, "sys", SimpleNamespace(stdin=terminal))
-    ended = await run("doctor", "--verify", service=service)
+    ended = await run("doctor", "--verify", service=service, stdin=said)
     assert ended.status == status, ended.err
     assert ended.err.index("about 46 credits") < ended.err.index("[y/N]")
     assert bool(service.requests) is (status == 0)

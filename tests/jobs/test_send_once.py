@@ -23,7 +23,7 @@ from mintlify_async import (
     StateError,
 )
 from mintlify_async.errors import APIStatusError
-from mintlify_async.jobs.claims import Claim, begin, claim_keys
+from mintlify_async.jobs.claims import OPEN, Claim, begin, claim_keys
 from mintlify_async.jobs.key_watch import KeyWatch
 from mintlify_async.jobs.send_once import OnceSender, Recordings
 from mintlify_async.runtime import dates
@@ -98,6 +98,7 @@ class Post:
             await asyncio.sleep(self.answers)
         finally:
             sending.seal()
+        sending.refused = isinstance(self.outcome, APIStatusError)
         if isinstance(self.outcome, BaseException):
             raise self.outcome
         return self.outcome
@@ -216,9 +217,11 @@ async def test_a_cancelled_caller_leaves_at_once_and_the_record_is_made(troubled
     await asyncio.sleep(1)
     call.cancel()
     began = now()
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(asyncio.CancelledError) as caught:
         await call
     assert now() == began
+    (note,) = caught.value.__notes__
+    assert note.startswith("create_job with dedupe_key 'k': job_1, sent at 20")
     assert "'k': job_1 is not recorded yet" in caplog.text
     await asyncio.sleep(10)
     assert (await Ledger(troubled).find("k")).result == "job_1"
@@ -243,6 +246,22 @@ async def test_a_release_is_retried_and_its_caller_does_not_wait(troubled):
     assert now() - began == pytest.approx(0.25, abs=0.01)
     await asyncio.sleep(25)
     assert await Ledger(troubled).find("k") is None
+
+
+async def test_what_people_see_of_open_claims(troubled):
+    """A killed call's claim is unknown in the end; a record that claims nothing is not shown."""
+    dead = asyncio.create_task(send(troubled, Post(answers=1e6), key="killed"))
+    await asyncio.sleep(1)
+    troubled.lost = 1
+    with pytest.raises(StateError):
+        await send(troubled, Post(), key="free")
+    assert await troubled.keys("claims/open/f") == ["claims/open/free"]
+    ledger = Ledger(troubled)
+    assert [(claim.key, claim.state) for claim in await ledger.open_claims()] == [("killed", "sending")]
+    await asyncio.sleep(125)
+    assert [(claim.key, claim.state) for claim in await ledger.open_claims()] == [("killed", "unknown")]
+    dead.cancel()
+    await asyncio.wait([dead])
 
 
 async def test_a_claim_whose_answer_was_lost_does_not_burn_the_key(troubled):
@@ -276,6 +295,45 @@ async def test_cancelled_while_the_claim_is_written(troubled, how):
     await asyncio.sleep(5)
     assert post.count == 0
     assert await Ledger(troubled).find("k") is None
+
+
+async def test_a_claim_that_comes_late_burns_no_key_after_another_call(virtual):
+    """The record that claims nothing holds it off for an hour, also if another call used the key."""
+
+    class Late(MemoryStore):
+        seconds = 1.5
+
+        async def write(self, changes, **further):
+            seconds, self.seconds = self.seconds, 0.0
+
+            async def arrive():
+                await asyncio.sleep(seconds)
+                return await MemoryStore.write(self, changes, **further)
+
+            return await asyncio.shield(asyncio.create_task(arrive()))
+
+    store = Late()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(send(store, Post()), 0.5)
+    assert await store.keys(OPEN) == [f"{OPEN}k"]
+    assert await Ledger(store).open_claims() == [], "this record is no claim"
+    with pytest.raises(APIStatusError):
+        await send(store, Post(APIStatusError("bad", status=400)))
+    await asyncio.sleep(5)
+    assert await Ledger(store).find("k") is None
+    post = Post()
+    assert await send(store, post) == "job_1"
+    assert post.count == 1
+
+
+async def test_an_error_of_anybody_ends_the_claim(troubled):
+    """A middleware's, which may have a ``reason`` and a ``status`` of its own: no text of it is recorded."""
+    error = LookupError("?")
+    error.reason, error.status = object(), "gone"
+    with pytest.raises(LookupError):
+        await send(troubled, Post(error))
+    claim = await Ledger(troubled).find("k")
+    assert (claim.state, claim.reason, claim.status) == ("unknown", "cancelled", None)
 
 
 async def test_a_state_that_cannot_be_written_sends_nothing(troubled):
@@ -385,6 +443,35 @@ async def test_a_record_of_version_0_3(troubled, state):
             await send(troubled, Post())
     else:
         assert await send(troubled, Post()) == ("job_0" if state == "done" else "job_1")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"version": 3},
+        {"state": "paused"},
+        {"state": ["sending"]},
+        {"state": "done"},
+        {"state": "unknown"},
+        {"version": 2, "state": "unknown", "sent": "yesterday", "reason": "lost", "status": None},
+        {"state": "done", "result": 7},
+        {"lease": None},
+        {"parts": None},
+        {"operation": 7},
+        {"paused": True},
+    ],
+)
+async def test_a_record_that_cannot_be_read_is_refused_at_once(troubled, other):
+    """Damaged, or of a later version, whose states nobody here can wait for. Nothing is sent."""
+    fields = {"version": 1, "operation": "create_job", "parts": {"prompt": "Fix it"}, "token": "t"}
+    fields |= {"lease": 65.0, "state": "sending", "result": None} | other
+    await troubled.write({f"{OPEN}k": json.dumps(fields).encode()}, expected={}, version="v")
+    began, post = now(), Post()
+    for _ in range(2):
+        with pytest.raises(StateError, match="'k' cannot be read; nothing was sent"):
+            await send(troubled, post, timeout=5)
+    assert now() == began
+    assert post.count == 0
 
 
 async def test_a_thousand_keys_that_wait_are_read_in_one_step(troubled):

@@ -177,6 +177,45 @@ async def test_a_429_ends_the_call_where_the_service_or_a_limit_says_so(elapsed,
     assert elapsed() < 60
 
 
+async def test_a_call_that_is_cancelled_after_its_refusal_burns_no_key(service):
+    """Its answer has arrived: nothing was started, whatever is awaited when the cancellation comes."""
+
+    class Slow(MemoryStore):
+        async def write(self, changes, **further):
+            await asyncio.sleep(9)
+            return await super().write(changes, **further)
+
+    ledger = MemoryStore()
+    async with service.session(quota=Quota(store=Slow()), ledger=ledger) as session:
+        job = await session.create_job("x")
+        await job.wait()
+        service.script.create_job(status=429, times=1)
+        service.script.send_message(status=429, times=1)
+        for call in (session.create_job("y", dedupe_key="k"), job.send("z", dedupe_key="k2")):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(call, 5)
+        assert await ledger.keys("claims/") == []
+        assert job.done, "no follow-up is under way"
+        assert (await session.create_job("y", dedupe_key="k")).id == "job_2"
+
+
+async def test_a_429_that_cannot_be_noted_does_not_hold_its_call(service):
+    """``timeout=`` limits the store's step for the other calls, too."""
+
+    class Slow(MemoryStore):
+        async def write(self, changes, **further):
+            await asyncio.sleep(9)
+            return await super().write(changes, **further)
+
+    for mode in ("raise", "wait"):
+        service.script.create_job(status=429, headers={"Retry-After": "3000"}, times=1)
+        async with service.session(quota=Quota(mode=mode, store=Slow()), retry=None) as session:
+            began = now()
+            with pytest.raises(RateLimitError):
+                await session.create_job("x", timeout=2)
+            assert now() - began <= 2.25
+
+
 async def test_the_limits_of_a_waiting_call(service):
     """``timeout=`` limits all of it and the request, ``max_wait`` and ``within`` the line; each is named."""
     service.script.create_job(delay=30, times=None)

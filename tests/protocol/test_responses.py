@@ -48,7 +48,7 @@ from mintlify_async.protocol.responses import response_info
         ('{"error": {"code": 17}}', '{"error": {"code": 17}}'),
         ('{"code": "too_long"}', '{"code": "too_long"}'),
         ('{"code": "%s"}' % ("x" * 300), '{"code": "' + "x" * 190 + "\u2026"),
-        ("<!-- edge --> <!DOCTYPE html><title>No</title>", ""),
+        ("\n" * 100 + "<!-- edge --> <!DOCTYPE html><title>No</title>", ""),
         ("<?xml version='1.0'?><Error><Message>no</Message></Error>",) * 2,
         ("<no text>", "<no text>"),
         ("[" * 100_000, "[" * 200 + "…"),

@@ -200,6 +200,37 @@ async def test_a_middleware_cannot_send_a_request_twice(how, middleware, key):
     assert len(bodies) == 2  # one of the job, one of the question
 
 
+async def other_body(request, handler):
+    """Send another body, as a middleware that compresses or signs it does."""
+    await request.update_body(b'{"prompt": "x", "signed": true}')
+    return await handler(request)
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+@pytest.mark.parametrize("middlewares", [(other_body,), (again, other_body)])
+async def test_a_body_that_a_middleware_replaces_is_sent_once(middlewares, key):
+    """It asks nobody before it is written: the request counts as sent, and its key has a claim by then."""
+    bodies, store = [], MemoryStore()
+
+    async def play(connection: Connection):
+        await connection.head()
+        await connection.body()
+        bodies.append(1)
+        found = await Ledger(store).find("k")
+        assert key is None or found.state == "sending"
+        connection.lose("rst")
+
+    async with (
+        serving(play) as url,
+        aiohttp.ClientSession(middlewares=middlewares) as client,
+        session_for(url, ledger=store, client_session=client) as session,
+    ):
+        for _ in range(1 if key is None else 2):
+            with pytest.raises(OutcomeUnknownError):
+                await session.create_job("x", dedupe_key=key)
+    assert bodies == [1]
+
+
 async def test_a_request_of_which_no_byte_was_written_may_be_repeated():
     """The connection is lost while the claim is written; the middleware's second request is the first one."""
     bodies, store = [], SlowWrites(only=b'"sending"')

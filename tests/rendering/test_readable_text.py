@@ -111,13 +111,14 @@ def test_people_read_the_same_wherever_a_text_is_cut(site, parts, cuts):
     assert "".join(shown).replace(site or "\0", "") == expected(parts)
 
 
+@pytest.mark.parametrize("site", [None, "https://docs.example/base"])
 @given(text=st.lists(lines, max_size=10).map("\n".join))
-def test_what_is_held_back_does_not_depend_on_the_cuts(text):
+def test_what_is_held_back_does_not_depend_on_the_cuts(site, text):
     """After each character the same is shown as if the text had come at once up to there."""
-    growing, shown = ReadableText(), ""
+    growing, shown = ReadableText(site), ""
     for end, character in enumerate(text, 1):
         shown += growing.feed(character)
-        assert shown == ReadableText().feed(text[:end])
+        assert shown == ReadableText(site).feed(text[:end])
 
 
 SITE = "https://docs.example/base"
@@ -130,7 +131,7 @@ LINKS = [
     ("```md\n[Log in](/login)\n```", None),
     ("```md\n[a](/b)\n```\n[c](/d)", f"```md\n[a](/b)\n```\n[c]({SITE}/d)"),
     ("a `b\n[c](/d)", f"a `b\n[c]({SITE}/d)"),
-    ("it ends with ](/", None),
+    ("it ends with ](/", f"it ends with ]({SITE}/"),
 ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterator
 from functools import partial
@@ -12,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.rendering.splitting import Edit, MarkdownSplitter, split_markdown, utf16_units
+from mintlify_async.rendering.drafts import utf16_units
+from mintlify_async.rendering.splitting import Edit, MarkdownSplitter, split_markdown
+from tests.support.markdown_judges import kinds
 
 words = st.sampled_from(
     [
@@ -47,20 +48,14 @@ texts = st.lists(st.one_of(words, spaces, words, spaces, blocks), max_size=60).m
 def without_fences(text: str) -> tuple[str, bool]:
     """Return the text outside of lines that open and close a code block, and whether one is left open.
 
-    Of a long line that opens a block, what comes after 60 characters counts as text of the block.
+    Of a long line that opens a block, what comes after 100 characters counts as text of the block.
     """
-    mark, outside = "", []
-    for line in text.split("\n"):
-        bare = line.strip(" \t\r>")
-        match = re.match(r"[ \t>]{0,30}(`{3,}|~{3,})(.*)", line[:60])
-        if mark and bare.startswith(mark) and not bare.strip(mark[0]):
-            mark = ""
-        elif not mark and match and not ("`" in match[2] and match[1][0] == "`"):
-            mark = match[1]
-            outside.append(line[60:])
-        else:
-            outside.append(line)
-    return "\n".join(outside), bool(mark)
+    lines = text.replace("\r\n", "\n").split("\n")
+    line_kinds = kinds("\n".join(lines))
+    outside = [
+        line[100:] if kind in ("mark", "open") else line for line, kind in zip(lines, line_kinds, strict=True)
+    ]
+    return "\n".join(outside).replace(">", ""), "open" in line_kinds
 
 
 def content(text: str) -> list[str]:
@@ -267,7 +262,8 @@ def test_a_long_line_of_a_code_block_is_cut_in_it(unit):
     ("end", "rest"),
     [
         ("```", ["Done."]),
-        (" > ```` \r", ["Done."]),
+        ("  ```` \r", ["Done."]),
+        (" > ```` \r", ["```\n > ```` \r\nDone.\n```"]),
         ("``", ["```\n``\nDone.\n```"]),
         ("~~~", ["```\n~~~\nDone.\n```"]),
         ("```x", ["```\n```x\nDone.\n```"]),

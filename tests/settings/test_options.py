@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import traceback
 
+import aiohttp
 import pytest
 
 from mintlify_async import Assumptions, ConfigurationError, Message, MintlifySession, RetryPolicy, Thread
+from mintlify_async.checks import check_dedupe_key
 from tests.support.secret_guard import Keys
 
 KEYS = Keys()
@@ -163,3 +167,65 @@ def test_a_traceback_shows_an_object_whose_making_failed(what):
         REFUSED[what]()
     seen = [one for frame, _ in traceback.walk_tb(caught.tb) for one in list(frame.f_locals.values())]
     assert all(isinstance(repr(one), str) for one in seen)
+
+
+@pytest.mark.parametrize("value", ["p # prod", "${{ vars.X }}", "$PROJECT", "<project>", "a b", "p#1"])
+@pytest.mark.parametrize("name", ["project_id", "domain"])
+def test_an_identifier_that_was_not_filled_in_is_refused(name, value):
+    """A comment of an env file, or a variable that nothing has replaced, would only be answered with 404."""
+    with pytest.raises(ConfigurationError, match="contains") as caught:
+        MintlifySession(**{name: value})
+    assert caught.value.field == name
+
+
+class OtherClient:
+    """A client of another library, such as httpx."""
+
+    def request(self, *args):
+        raise AssertionError("not a session")
+
+
+@pytest.mark.parametrize("value", [OtherClient(), aiohttp.ClientSession, "session"])
+def test_a_client_of_another_library_is_no_session(value):
+    """The error comes before any call, and says what is expected."""
+    with pytest.raises(ConfigurationError, match=r"must be an aiohttp\.ClientSession") as caught:
+        MintlifySession(client_session=value)
+    assert caught.value.field == "client_session"
+
+
+@pytest.mark.parametrize("headers", [{"X": 1}, {1: "x"}, {"X": None}, [("X", "y")]])
+def test_headers_are_strings(headers):
+    """Numbers and pairs of other libraries are named."""
+    with pytest.raises(ConfigurationError, match="headers"):
+        MintlifySession(headers=headers)
+
+
+def test_names_are_strings():
+    """A ticket's number must be made one."""
+    with pytest.raises(ConfigurationError, match=r"dedupe_key must be a string; got int"):
+        check_dedupe_key(7)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("ledger", [True, False])
+def test_a_call_in_atexit_that_needs_a_thread_says_so(tmp_path, ledger):
+    """The ledger's file, and a DNS lookup, need one. Python starts none any more."""
+    store = f"SQLiteStore({str(tmp_path / 'l.sqlite')!r})" if ledger else "None"
+    host = "127.0.0.1:9" if ledger else "no-such-host.invalid"
+    program = (
+        "import asyncio, atexit\n"
+        "from mintlify_async import MintlifySession, SQLiteStore, StateError\n"
+        "async def call():\n"
+        f"    settings = dict(base_url='http://{host}', allow_insecure_http=True)\n"
+        "    settings |= dict(admin_key='mint_0', project_id='p')\n"
+        f"    async with MintlifySession(ledger={store}, **settings) as session:\n"
+        f"        await session.create_job('x', dedupe_key='k' if {ledger} else None)\n"
+        "def last():\n"
+        "    try:\n"
+        "        asyncio.run(call())\n"
+        "    except StateError as error:\n"
+        "        print(error)\n"
+        "atexit.register(last)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "not in atexit" in done.stdout, done.stderr

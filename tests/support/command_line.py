@@ -26,7 +26,7 @@ class Ended(NamedTuple):
 async def run(
     *arguments: str,
     service: LocalService | None = None,
-    stdin: str | None = None,
+    stdin: str | bytes = b"",
     encoding: str = "utf-8",
     stdout: TextIO | None = None,
     stderr: TextIO | None = None,
@@ -34,10 +34,11 @@ async def run(
 ) -> Ended:
     """Run the command to its end, with *service* in its environment, and other streams where given."""
     environment = child_environment(service, **{"NO_COLOR": "1", "COLUMNS": "100"} | env)
+    given = stdin if isinstance(stdin, bytes) else stdin.encode()
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding, newline="") for _ in range(2))
     with (
         mock.patch.dict(os.environ, environment, clear=True),
-        mock.patch("sys.stdin", io.StringIO(stdin or "")),
+        mock.patch("sys.stdin", io.TextIOWrapper(io.BytesIO(given))),
         contextlib.redirect_stdout(stdout or out),
         contextlib.redirect_stderr(stderr or err),
     ):

@@ -437,3 +437,44 @@ def test_wrong_settings_are_refused(make_wrong, field):
     with pytest.raises(ConfigurationError) as caught:
         make_wrong()
     assert caught.value.field == field
+
+
+async def test_each_response_has_a_request_id(service):
+    """As the real service's: an error, a job and an answer show it."""
+    async with service.session() as session:
+        job = await session.create_job("Fix the typos")
+        assert job.job.raw.request_id == "req_1"
+        with pytest.raises(NotFoundError) as caught:
+            await session.job("job_404").refresh()
+        assert caught.value.request_id == "req_2"
+        assert (await session.ask("Hm?")).response.request_id == "req_3"
+
+
+@pytest.mark.parametrize("depth", [300, 3_000, 100_000])
+@pytest.mark.parametrize("path", ["/v2/agent/acme/job", "/discovery/v2/assistant/acme-docs/message"])
+async def test_json_that_is_nested_too_deep_is_a_400(service, path, depth):
+    """No traceback, and the log can be read."""
+    body = b'{"prompt":' + b"[" * depth + b"]" * depth + b"}"
+    key = service.assistant_key if "assistant" in path else service.admin_key
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    async with aiohttp.ClientSession() as client:
+        response = await client.post(service.base_url + path, data=body, headers=headers)
+        assert response.status == 400
+    assert repr(service.requests)
+
+
+def test_a_session_on_another_loop_than_its_service_says_so():
+    """If the loop of the service does not run, as with a fixture of another scope, nothing would answer."""
+    service = LocalService()
+
+    async def calls() -> None:
+        async with service.session() as session:
+            with pytest.raises(StateError, match="another event loop"):
+                await session.create_job("Fix the typos")
+            with pytest.raises(StateError, match="loop_scope"):
+                await session.ask("Hm?")
+
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        first.run(service.start())
+        second.run(calls())
+        first.run(service.stop())

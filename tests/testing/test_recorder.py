@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from mintlify_async import ConfigurationError, MintlifyError, MintlifySession, StreamInterruptedError
 from mintlify_async.testing import AnswerStyle, Customer, LocalService, Recorder, ThreadStyle, faults
 from mintlify_async.testing.http_answer import to_bytes
+from mintlify_async.testing.recorder import Exchange
 from mintlify_async.testing.redaction import BodyRedactor, redact_text
 
 QUESTION = "How does Zephyrine log in at 10 Baker Street?"
@@ -327,3 +329,41 @@ def test_text_is_replaced_by_its_like(text, redacted):
 def test_no_text_is_left_of_other_bodies(body, redacted):
     """What is no event of the stream is redacted, too."""
     assert BodyRedactor(False).redact(body) == redacted
+
+
+@pytest.mark.parametrize("delta", ["word and ", "Grüße, 世界! " * 40_000], ids=["many", "one"])
+async def test_a_large_answer_does_not_stop_the_event_loop(tmp_path, delta):
+    """1 MB is replaced and written by a thread. The recording is complete when the answer is."""
+    count = 1 + 400_000 // len(delta)
+    start = [{"type": "start"}, {"type": "text-start", "id": "1"}]
+    deltas = [{"type": "text-delta", "id": "1", "delta": delta}] * min(count, 15_000)
+    end = [{"type": "text-end", "id": "1"}, {"type": "finish"}]
+    in_loop = threading.current_thread()
+    threads = list[threading.Thread]()
+
+    class Watched(Recorder):
+        def keep(self, exchange: Exchange) -> None:
+            threads.append(threading.current_thread())
+            super().keep(exchange)
+
+    async with LocalService() as service, service.session() as session:
+        service.script.ask(body=[b"".join(map(to_bytes, [*start, *deltas, *end]))])
+        Watched(tmp_path / "r.jsonl").record(session)
+        await session.ask("Hm?")
+        line = json.loads((tmp_path / "r.jsonl").read_text().splitlines()[1])
+    assert line["how"] == "whole"
+    assert threads
+    assert in_loop not in threads
+
+
+@pytest.mark.parametrize("keep_text", [False, True])
+async def test_a_word_that_begins_as_a_key_is_masked(tmp_path, keep_text):
+    """A key of a colleague in a prompt or an answer, also behind a JSON escape. The length stays."""
+    key = "mint_dsc_colleague-0123"
+    async with LocalService() as service, service.session() as session:
+        service.script.ask(f"Use\n{key}, not {key[5:]}")
+        Recorder(tmp_path / "r.jsonl", keep_text=keep_text).record(session)
+        await session.ask(f'Is "{key}" mine?\n{key}')
+    text = (tmp_path / "r.jsonl").read_text()
+    assert key not in text
+    assert ("mine?" in text) is keep_text

@@ -14,7 +14,7 @@ from mintlify_async import (
     RateLimitError,
     TextDelta,
 )
-from mintlify_async.testing import Answer, Script
+from mintlify_async.testing import Answer, JobLife, Script
 
 ASK = "/discovery/v2/assistant/acme-docs/message"
 
@@ -207,3 +207,30 @@ async def test_many_streams_keep_their_order(client, service):
     opened.set()
     answers = await asyncio.gather(*readers)
     assert answers == ["".join(f"{number}:{step};" for step in range(20)) for number in range(300)]
+
+
+@pytest.mark.parametrize(
+    ("operation", "options"),
+    [
+        ("create_job", {"pause": 40}),
+        ("create_job", {"events": []}),
+        ("create_job", {"text": "Hello"}),
+        ("create_job", {"status": 503, "fields": {"id": "x"}}),
+        ("create_job", {"body": "x", "life": JobLife()}),
+        ("send_message", {"content": None}),
+        ("get_job", {"life": JobLife()}),
+        ("any", {"fields": {}}),
+        ("ask", {"fields": {}}),
+        ("ask", {"pause": 2.0, "status": 500}),
+        ("ask", {"pause": 2.0, "body": ["x", "y"]}),
+        ("ask", {"body": lambda request: Answer(), "status": 500}),
+        ("any", {"body": lambda request: Answer(), "headers": {"a": "b"}}),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(operation, options):
+    """A test with it would be right for the wrong reason. The error says what the method takes."""
+    script = Script()
+    with pytest.raises(ConfigurationError) as caught:
+        getattr(script, operation)(**options)
+    assert not script.rules
+    assert caught.value.field in options

@@ -7,9 +7,10 @@ import os
 import socket
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 
 from mintlify_async import StateError
 from mintlify_async.runtime import dates
@@ -137,3 +138,36 @@ async def test_it_goes_on_when_nobody_reads() -> None:
                 with pytest.raises(Exception, match="no event"):
                     await reply
         assert virtual.now() >= 3600
+
+
+@pytest.mark.parametrize("way", ["own limiter", "wrap_future", "to_thread", "executor"])
+@pytest.mark.usefixtures("virtual")
+async def test_the_time_stands_still_while_a_thread_works(way):
+    """However its result comes back to the loop. A limit of 10 s is not reached in 50 real milliseconds."""
+
+    def work() -> str:
+        time.sleep(0.05)
+        return "done"
+
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(3):
+            async with asyncio.timeout(10):
+                if way == "own limiter":
+                    assert await to_thread.run_sync(work, limiter=CapacityLimiter(1)) == "done"
+                elif way == "wrap_future":
+                    assert await asyncio.wrap_future(pool.submit(work)) == "done"
+                elif way == "to_thread":
+                    assert await asyncio.to_thread(work) == "done"
+                else:
+                    assert await asyncio.get_running_loop().run_in_executor(pool, work) == "done"
+    started = asyncio.get_running_loop().time()
+    await asyncio.sleep(60)  # idle threads do not stop it
+    assert asyncio.get_running_loop().time() == started + 60
+
+
+@pytest.mark.usefixtures("virtual")
+async def test_a_future_that_no_thread_runs_stops_the_time_for_a_moment_only():
+    """A program may complete it on the loop itself."""
+    future = Future[int]()
+    asyncio.get_running_loop().call_later(30, future.set_result, 1)
+    assert await asyncio.wrap_future(future) == 1

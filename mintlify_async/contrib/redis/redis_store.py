@@ -136,10 +136,12 @@ class RedisStore(RedisScripts, NothingToClose):
 
     Conversations contain the keys of threads.
 
-    A step raises :class:`~mintlify_async.errors.StateError` when Redis does not answer in time.
+    A step raises :class:`~mintlify_async.errors.StateError` when Redis does not answer in time, or the client
+    raises an error.
 
     Args:
-        client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours and is never closed here.
+        client: A ``redis.asyncio.Redis`` or ``RedisCluster`` whose ``encoding`` is UTF-8, its default. It
+            stays yours and is never closed here.
         namespace: The prefix of every key.
         timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
         keep: How long finished records are kept, in seconds. None keeps them forever.

@@ -15,9 +15,9 @@ from .. import extra_missing
 
 try:
     import redis
-    from redis.asyncio import ConnectionPool, Redis
+    from redis.asyncio import ConnectionPool, Redis, RedisCluster
     from redis.commands.core import AsyncScript
-    from redis.exceptions import RedisError
+    from redis.exceptions import TimeoutError as RedisTimeoutError
 except ModuleNotFoundError as error:
     raise extra_missing("redis", error) from None
 
@@ -34,6 +34,10 @@ CONNECTIONS: Final = 32
 """Scripts at a time on one client. More would not be faster: Redis runs them one after the other."""
 
 
+TEXT: Final = "aé€😀"
+"""Text that every encoding but UTF-8 changes or refuses."""
+
+
 class RedisClient(Protocol):
     """The methods used of ``redis.asyncio.Redis`` and ``redis.asyncio.RedisCluster``."""
 
@@ -47,8 +51,8 @@ class RedisClient(Protocol):
         """Return the pipeline for the commands of one round trip."""
 
 
-FAILURES: Final = (RedisError, OSError, TimeoutError, RuntimeError)
-"""Errors that mean that Redis cannot be used; RuntimeError comes from a client whose event loop is closed."""
+SILENCES: Final = (TimeoutError, RedisTimeoutError)
+"""Errors of a Redis that does not answer. Any other error fails its own step only."""
 
 
 class ClientConnections:
@@ -78,12 +82,13 @@ class ClientConnections:
 
 def new_line(places: int) -> StepLine:
     """Return a line for so many scripts at a time."""
-    return StepLine("Redis", places, FAILURES, explain)
+    # Clients raise any error, for instance AttributeError for a lost connection.
+    return StepLine("Redis", places, (Exception,), explain)
 
 
 def explain(error: Exception) -> tuple[str, bool]:
-    """Return the reason of *error*. Scripts in the line would fail in the same way."""
-    return described(error), True
+    """Return the reason of *error*, and whether scripts in the line would wait for nothing, too."""
+    return described(error), isinstance(error, SILENCES)
 
 
 _connections: weakref.WeakKeyDictionary[object, ClientConnections] = weakref.WeakKeyDictionary()
@@ -104,7 +109,8 @@ class RedisScripts:
     used directly. On any other loop, each step opens a connection with the client's settings and closes it.
 
     Args:
-        client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours and is never closed here.
+        client: A ``redis.asyncio.Redis`` or ``RedisCluster`` whose ``encoding`` is UTF-8. It stays yours
+            and is never closed here.
         namespace: The prefix of every key.
         timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
 
@@ -126,6 +132,7 @@ class RedisScripts:
                 "client must be a redis.asyncio.Redis, such as redis.asyncio.Redis.from_url(…)",
                 field="client",
             )
+        _check_encoding(client)
         self._client = client
         check_number(timeout, "timeout", 0.001, most=LARGEST)
         self._timeout = timeout
@@ -154,14 +161,35 @@ class RedisScripts:
             self._client, ClientConnections(self._client)
         )
         if connections.on_own_loop():
-            return await connections.line.run(lambda: step(self._client), self._timeout)
+            return await connections.line.run(lambda: _on_ready_client(self._client, step), self._timeout)
         pool = cast("ConnectionPool", connections.pool)
         return await new_line(1).run(lambda: _on_new_connection(pool, step), self._timeout)
+
+
+async def _on_ready_client(client: RedisClient, step: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+    """Run *step* on *client*. A cluster client is not safe for steps that initialize it at the same time."""
+    if isinstance(client, RedisCluster):
+        await client.initialize()
+    return await step(client)
 
 
 def text(value: object) -> str:
     """Return a reply as text, whether the client decodes replies or not."""
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _check_encoding(client: RedisClient) -> None:
+    """Refuse a client that writes text in another form than other processes read it."""
+    if isinstance(client, Redis | RedisCluster):
+        encoder = cast("Any", client.get_encoder())
+        try:
+            same = encoder.encode(TEXT) == TEXT.encode()
+        except (UnicodeError, LookupError, TypeError):
+            same = False
+        if not same:
+            raise ConfigurationError(
+                "client has an encoding other than UTF-8: create it without encoding=", field="client"
+            )
 
 
 def _check_namespace(namespace: object) -> str:

@@ -1,7 +1,7 @@
 """Running answers of the relay on Redis, so that a page can read and stop an answer on any worker.
 
-A chat has one key with its newest answer. An answer has a Redis Stream with its bytes. Three further keys
-expire. They say that its worker lives, that another worker has a reader, and that the answer must stop.
+A chat has one key with its newest answer, and one that says that this answer must stop. An answer has a Redis
+Stream with its bytes, and two keys that say that its worker lives and that another worker has a reader.
 There is no script, and no reader holds a connection. Redis gets only the data of web pages and their
 questions. It gets no key of the service, and the thread only encrypted. The names of the Redis keys are
 hashes of user and chat.
@@ -37,8 +37,8 @@ class RedisStreamStore(RedisScripts, NothingToClose):
     """Running answers on a Redis, for any number of workers: ``streams=RedisStreamStore(client)``.
 
     Args:
-        client: A ``redis.asyncio.Redis`` (6.2 or newer) or ``RedisCluster``. It stays yours and is never
-            closed here.
+        client: A ``redis.asyncio.Redis`` (6.2 or newer) or ``RedisCluster`` whose ``encoding`` is UTF-8, its
+            default. It stays yours and is never closed here.
         namespace: The prefix of every key.
         timeout: Longest duration of one step, in seconds. While Redis cannot be used, answers are
             relayed, but cannot be resumed.
@@ -71,9 +71,10 @@ class RedisStreamStore(RedisScripts, NothingToClose):
 
         def commands(pipe: Any) -> None:
             pipe.set(self._key(chat, "alive", answer), 1, px=LOST_MS)
+            pipe.delete(self._key(chat, "stop"))  # it was for the one before, which stops for this one
             pipe.set(self._key(chat, "newest"), answer, px=self._keep_ms, get=True)
 
-        _, previous = await self._all(commands)
+        *_, previous = await self._all(commands)
         name = None if previous is None else text(previous)
         return None if name == answer else name  # the client has repeated it
 
@@ -95,7 +96,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
 
         def commands(pipe: Any) -> None:
             pipe.get(newest)
-            pipe.exists(self._key(chat, "stop", answer))
+            pipe.exists(self._key(chat, "stop"))
             pipe.exists(self._key(chat, "read", answer))
             if frames or ended:  # an entry's id is the size of the answer up to its end
                 fields = {"frames": frames, "ended": int(ended)}
@@ -104,6 +105,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
                 pipe.delete(alive)
             else:
                 pipe.set(alive, 1, px=LOST_MS)
+                pipe.set(newest, answer, nx=True, px=self._keep_ms)  # if Redis has lost it
             pipe.pexpire(stream, self._keep_ms)
             pipe.pexpire(newest, self._keep_ms)
 
@@ -158,11 +160,8 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         return b"".join(pieces), place, state
 
     async def stop(self, chat: str) -> None:
-        """Ask the newest answer of *chat* to stop."""
-        (newest,) = await self._all(lambda pipe: pipe.get(self._key(chat, "newest")))
-        if newest is not None:
-            key = self._key(chat, "stop", text(newest))
-            await self._all(lambda pipe: pipe.set(key, 1, px=self._keep_ms))
+        """Ask the answers of *chat* that have begun to stop, also if Redis has lost their names."""
+        await self._all(lambda pipe: pipe.set(self._key(chat, "stop"), 1, px=self._keep_ms))
 
     def _key(self, chat: str, kind: str, answer: str = "") -> str:
         # The braces keep all keys of a chat on one node of a cluster.

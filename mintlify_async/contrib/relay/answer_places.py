@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from mintlify_async import StateError
 from ..stream_store import MemoryStreamStore, SharedAnswer
 from .answer_logs import TICK, Log, SharedLog
 from .chats import Chat
+from .client_address import ADDRESS_SHARE
 from .refusals import BUSY_TEXT, RESTARTING_TEXT, TOO_MANY_TEXT, RelayRefusal, retry_after_header
 from .running_answer import MAKE_WAY, AnswerHooks, Asker, RelayedAnswer, RunningAnswer
 
@@ -30,7 +31,6 @@ log = logging.getLogger("mintlify_async.relay")
 
 LAST_WORDS = 2.0  # seconds for cut answers to send their error and to run the app's hook
 UNREAD_PER_USER = 2  # answers of one user that may continue without a reader
-ADDRESS_SHARE = 4  # one IP address may have this part of all places
 
 
 class RunningAnswers:
@@ -81,15 +81,8 @@ class RunningAnswers:
         """
         self.check_open()
         earlier = self._of_chat(asker.chat_key)
-        for answer in earlier:
+        for answer in self._making_way(asker, earlier):
             answer.stop()
-        for same, most, refusal in self._places(asker):
-            answers = [one for one in self._running if not one.stopped and same(one.asker)]
-            if len(answers) >= most:
-                unread = [one for one in answers if one.unread]
-                if not unread:
-                    raise refusal
-                min(unread, key=lambda answer: answer.read_at).stop()
         answer = RunningAnswer(asker, chat, earlier=[one.task for one in earlier], hooks=self._hooks)
         self._running[answer] = None
         if asker.chat_key:
@@ -156,7 +149,7 @@ class RunningAnswers:
 
     async def stop(self, chat_key: str) -> None:
         """Stop the chat's answer, if one runs. Raises RelayRefusal when the store cannot be used."""
-        answers = self._of_chat(chat_key)
+        answers = [answer for answer in self._of_chat(chat_key) if answer.running]
         for answer in answers:
             answer.stop()
         if self._shared is not None:
@@ -194,8 +187,30 @@ class RunningAnswers:
         return [
             (lambda one: True, self._most, RelayRefusal(503, BUSY_TEXT, retry_after_header(1))),
             (lambda one: one.user == asker.user, self._per_user, too_many),
-            (lambda one: one.address == asker.address != "", per_address, too_many),
+            (lambda one: one.address == asker.address, per_address, too_many),
         ]
+
+    def _making_way(self, asker: Asker, earlier: Collection[RunningAnswer]) -> list[RunningAnswer]:
+        """Return the answers that stop for a question of *asker*: *earlier*, and some without a reader.
+
+        A stopped answer needs memory until it is saved. So as many of them as there are places may wait for
+        that, and one more, which a question may replace.
+
+        Raises:
+            RelayRefusal: There is no place. Then no answer stops.
+        """
+        making_way = list(earlier)
+        for same, most, refusal in reversed(self._places(asker)):
+            answers = [one for one in self._running if same(one.asker)]
+            running = [one for one in answers if not one.stopped and one not in making_way]
+            unread = [one for one in running if one.unread]
+            full = len(running) >= most
+            stopped = [one for one in answers if one.stopped]
+            if (full and not unread) or len(stopped) > most:
+                raise refusal
+            if full:
+                making_way.append(min(unread, key=lambda answer: answer.read_at))
+        return making_way
 
     def _of_chat(self, chat_key: str) -> list[RunningAnswer]:
         """Return the answers of a chat, the oldest first."""

@@ -13,12 +13,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, cast
 
-from attrs import define, field, frozen
+from attrs import field, frozen
 
 from mintlify_async.checks import CURRENT_PATH_MAX_CHARACTERS as PATH_CHARACTERS
 from mintlify_async.checks import check_field, check_number
 from mintlify_async.model.json_text import whole_characters
+from mintlify_async.runtime.limits import TimeLimit
 
+from .arriving_bodies import ArrivingBodies, ArrivingBody
 from .refusals import BUSY_TEXT, TOO_LONG_TEXT, RelayRefusal, retry_after_header
 
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ MOST_PARTS = 1_500  # of all messages that are sent, because the session checks 
 MOST_VALUES = 50_000  # of the request's JSON, names included (about 20 ms to parse)
 MOST_ESCAPES = 500_000  # backslashes (about 10 ms to parse)
 BODY_SECONDS = 30.0  # for the complete body to arrive
-ARRIVING_BYTES = 64 * 1024 * 1024  # of all bodies that are arriving
 LINGER = 1.0  # seconds in which the rest of a refused body is read
 
 
@@ -86,22 +87,19 @@ class PageQuestion:
 # --- The body -----------------------------------------------------------------------------------------
 
 
-@define
 class BodyReader:
     """Reads the bodies of pages' requests.
 
     Args:
         most: The largest size of one body, in bytes.
-
-    Attributes:
-        arriving: The size of all bodies that are arriving now, in bytes.
     """
 
-    most: int
-    arriving: int = field(default=0, init=False)
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._arriving = ArrivingBodies(most)
 
-    async def read(self, request: Request) -> Wire:
-        """Return the JSON object in the body of *request*.
+    async def read(self, request: Request, address: str) -> Wire:
+        """Return the JSON object in the body of *request*, which comes from *address*.
 
         Raises:
             RelayRefusal: It was not sent as JSON, is too large, arrives too slowly, or is not a JSON object.
@@ -111,34 +109,29 @@ class BodyReader:
         # Browsers send other types across origins without asking first.
         if content_type.strip().lower() != "application/json":
             raise RelayRefusal(415, "Send the question as application/json.")
-        raw = await self._arrived(request)
+        raw = await self._arrived(request, address)
         await _check_values(raw)
         return await _parsed(raw)
 
-    async def _arrived(self, request: Request) -> bytes:
+    async def _arrived(self, request: Request, address: str) -> bytes:
         """Return the complete body."""
-        pieces, size = list[bytes](), 0
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                async for piece in request.stream():
-                    pieces.append(piece)
-                    size += len(piece)
-                    self.arriving += len(piece)
-                    if size > self.most or self.arriving > ARRIVING_BYTES:
-                        break
-                else:
-                    return b"".join(pieces)
-        except TimeoutError:
-            raise RelayRefusal(
-                408, "The question took too long to arrive.", {"connection": "close"}
-            ) from None
-        finally:
-            self.arriving -= size
-        pieces.clear()
+        limit = TimeLimit(asyncio.get_running_loop().time() + BODY_SECONDS)
+        body = ArrivingBody(address, limit)
+        with self._arriving.counting(body):
+            try:
+                with limit:
+                    async for piece in request.stream():
+                        if not self._arriving.add(body, piece):
+                            break
+                    else:
+                        if not limit.ended:
+                            return b"".join(body.pieces)
+            except TimeoutError:
+                if not limit.ended:
+                    raise _too_slow() from None
+        body.pieces.clear()
         await _linger(request)
-        if size <= self.most:
-            raise RelayRefusal(503, BUSY_TEXT, {**retry_after_header(1), "connection": "close"})
-        raise _too_large()
+        raise _too_large() if body.size > self._most else _too_many_bytes()
 
 
 async def _linger(request: Request) -> None:
@@ -147,6 +140,14 @@ async def _linger(request: Request) -> None:
         async with asyncio.timeout(LINGER):
             while (await request.receive()).get("more_body"):
                 pass
+
+
+def _too_slow() -> RelayRefusal:
+    return RelayRefusal(408, "The question took too long to arrive.", {"connection": "close"})
+
+
+def _too_many_bytes() -> RelayRefusal:
+    return RelayRefusal(503, BUSY_TEXT, {**retry_after_header(1), "connection": "close"})
 
 
 def _too_large() -> RelayRefusal:
@@ -165,13 +166,14 @@ async def _check_values(raw: bytes) -> None:
     outside = b"".join(plain.split(b'"')[::2])  # of strings
     if sum(map(outside.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
         raise _too_large()
-    if _LONG_NUMBER.search(outside):
+    if _LONG_NUMBER in outside.translate(_DIGITS_AS_0):
         _not_json()
     await asyncio.sleep(0)
 
 
 # JavaScript writes 24 characters at most. Reading a number takes the square of its length.
-_LONG_NUMBER = re.compile(rb"[0-9]{26}")
+_LONG_NUMBER = b"0" * 26
+_DIGITS_AS_0 = bytes.maketrans(b"123456789", b"000000000")  # a pattern takes ten times as long
 
 
 async def _parsed(raw: bytes) -> Wire:
@@ -269,8 +271,8 @@ def _asks(message: Wire) -> bool:
 
 def _characters(part: Wire) -> int:
     """Return the length of the texts, addresses and names of a part; a file's address is the file."""
-    address = len(part["url"]) if part["type"] == "file" else 0
-    return sum(map(len, part.values())) - address
+    others = ("type", "url") if part["type"] == "file" else ("type",)
+    return sum(len(value) for name, value in part.items() if name not in others)
 
 
 def _seal(body: Wire, history: list[Any]) -> str | None:

@@ -14,7 +14,6 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from functools import partial
-from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
@@ -31,6 +30,7 @@ from ..stream_store import MemoryStreamStore
 from .answer_logs import Log
 from .answer_places import RunningAnswers, chat_key
 from .chats import Chat, PageChat, StoredChats
+from .client_address import ClientAddresses
 from .page_question import BodyReader, PageQuestion, QuestionLimits, is_id, read_question
 from .page_stream import PageStream
 from .refusals import TOO_MANY_TEXT, RelayRefusal, refusal_for, retry_after_header
@@ -99,7 +99,8 @@ class Relay:
             :class:`RelayedAnswer`, for instance to store it. It runs before the web page gets the end of the
             answer. Its errors are logged and do not reach the web page.
         max_body_bytes: The size of a request, in bytes. ``useChat`` sends the full history each time,
-            with tool results.
+            with tool results. All bodies that are arriving may have 16 MiB, or four times *max_body_bytes* if
+            that is more. One IP address may have a quarter.
         max_characters: The length of the texts, URLs and names of all messages of a conversation, without
             files.
         max_messages: The number of messages that a page may send, or that are sent of a stored conversation.
@@ -108,7 +109,8 @@ class Relay:
         max_concurrent: How many answers may run at the same time in this process. For the next request, the
             relay ends an answer without a browser. If there is none, the request gets 503. One IP address may
             have a quarter.
-        max_per_user: How many answers may run at the same time for one user. The next request gets 429.
+        max_per_user: How many answers may run at the same time for one user. The next request gets 429. An
+            answer runs until *on_end* has returned.
 
     Raises:
         ConfigurationError: An argument is missing or invalid; ``.field`` names it.
@@ -143,6 +145,7 @@ class Relay:
             max_messages=max_messages,
             max_file_characters=max_file_characters,
         )
+        self._addresses = ClientAddresses()
         self._bodies = BodyReader(max_body_bytes)
         self._seal = ThreadSeal(secrets)
         self._chats = None if store is None else StoredChats(self._session, store, self._limits)
@@ -238,11 +241,12 @@ class Relay:
     async def _question(self, request: Request, user: str) -> Response:
         """Ask the question in the request, and stream the answer."""
         self._answers.check_open()
-        body = await self._bodies.read(request)
+        address = self._addresses.of(request)
+        body = await self._bodies.read(request, address)
         question = read_question(body, self._limits, stored=self._chats is not None)
         del body  # parsed, it can take twenty times its size in the request
         chat = await self._chat(request, question, user)
-        asker = _asker(request, user, question.chat_id)
+        asker = _asker(address, user, question.chat_id)
         return PageStream(self._answers.ask(asker, chat))
 
     async def _chat(self, request: Request, question: PageQuestion, user: str) -> Chat:
@@ -263,10 +267,10 @@ class Relay:
         A web page may send the query field ``after``, the id of its last complete message. Then it gets only
         the answer to that message, even if the answer has ended meanwhile.
         """
-        reader = _asker(request, user, request.path_params["chat_id"])
+        reader = _asker(self._addresses.of(request), user, request.path_params["chat_id"])
         answer_log = await self._answers.find(reader.chat_key, request.query_params.get("after") or None)
         if answer_log is None:
-            return Response(status_code=204)
+            return _nothing()
         source = answer_log
 
         async def opened() -> Log:
@@ -277,14 +281,14 @@ class Relay:
     async def _stop(self, request: Request, user: str) -> Response:
         """Stop the chat's answer at the service; 204, with or without one."""
         await self._answers.stop(chat_key(user, request.path_params["chat_id"]))
-        return Response(status_code=204)
+        return _nothing()
 
     async def _history(self, request: Request, user: str) -> Response:
         """Send the messages of a stored conversation as JSON, for ``useChat({messages})``."""
         chats, chat_id = self._chats, request.path_params["chat_id"]
         if chats is None:
             raise RelayRefusal(404, "Conversations are not kept here.")
-        reader = _asker(request, user, chat_id)
+        reader = _asker(self._addresses.of(request), user, chat_id)
 
         async def opened() -> Log:
             return await chats.history(chat_id, user, await self._answers.progress(reader.chat_key))
@@ -390,18 +394,12 @@ def _without_patience(session: MintlifySession) -> MintlifySession:
     return session.with_options(retry=evolve(retry, within=within))
 
 
-def _asker(request: Request, user: str, chat_id: str | None) -> Asker:
-    return Asker(user=user, address=_address(request), chat_id=chat_id, chat_key=chat_key(user, chat_id))
+def _nothing() -> Response:
+    return Response(status_code=204, headers={"cache-control": "no-store"})
 
 
-def _address(request: Request) -> str:
-    """Return the IP address of a request. For IPv6, return only the customer's prefix."""
-    host = request.client.host if request.client else ""
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return ""
-    return str(int(address) >> 64) if isinstance(address, IPv6Address) else host
+def _asker(address: str, user: str, chat_id: str | None) -> Asker:
+    return Asker(user=user, address=address, chat_id=chat_id, chat_key=chat_key(user, chat_id))
 
 
 @contextmanager

@@ -84,7 +84,7 @@ class Asker:
 
     Attributes:
         user: The user's id.
-        address: The IP address, or the customer's prefix of it; "" if it is not known.
+        address: The IP address, or the customer's prefix of it, as :class:`.ClientAddresses` names it.
         chat_id: The id that the page gave the chat, or None.
         chat_key: The name of the chat in a store, from which neither user nor chat can be read; "" without.
     """

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import redis
 from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from mintlify_async.contrib.redis import RedisStore, RedisStreamStore
 from mintlify_async.errors import ConfigurationError, StateError
@@ -84,6 +86,17 @@ class TestRedisCluster(StoreCases):
         cluster.say(b"FLUSHALL")
         client = RedisCluster(host="127.0.0.1", port=cluster.port)
         yield RedisStore(client, timeout=20)
+        await client.aclose()
+
+
+async def test_a_new_cluster_client_may_be_used_by_many_calls_at_once(cluster: RedisServer):
+    """It is initialized before the first step, so that no step meets a connection that is not open yet."""
+    for number in range(10):
+        client = RedisCluster(host="127.0.0.1", port=cluster.port)
+        store, quota = (RedisStore(client, timeout=20, namespace=f"n{number}") for _ in "ab")
+        steps = [put(store, f"room{n}/open/a") for n in range(40)]
+        slots = [quota.take(windows(a=(100, 60)), slot=new_version(), block=BLOCK) for _ in range(40)]
+        await asyncio.gather(*steps, *slots)
         await client.aclose()
 
 
@@ -168,18 +181,58 @@ async def test_a_busy_loop_is_not_an_absent_redis():
     assert (await RedisStore(Slow(), timeout=0.1).read([])).now == 1
 
 
-async def test_a_partition_stops_a_crowd_once():
+@pytest.mark.parametrize(("of_client", "of_store"), [(3600, 0.3), (0.3, 20)])
+async def test_a_partition_stops_a_crowd_once(of_client: float, of_store: float):
     """Five hundred steps at once on a Redis that never answers wait for one timeout, not one each."""
     server = socket.create_server(("127.0.0.1", 0), backlog=100)  # it never accepts what connects
     with server:
-        client = Redis(port=server.getsockname()[1], socket_timeout=3600)
-        store = RedisStore(client, timeout=0.3)
+        client = Redis(port=server.getsockname()[1], socket_timeout=of_client, retry=Retry(NoBackoff(), 0))
+        store = RedisStore(client, timeout=of_store)
         start = time.monotonic()
         results = await asyncio.gather(*(put(store, A) for _ in range(500)), return_exceptions=True)
         assert time.monotonic() - start < 60
         await client.aclose()
     assert all(isinstance(result, StateError) for result in results)
-    assert "no answer within the timeout of 0.3 s" in str(results[0])
+    assert {str(result).partition(": ")[2][:12] for result in results} == {"TimeoutError"}
+
+
+class Fails:
+    """A client that raises *error* at its first call."""
+
+    def __init__(self, error: Exception) -> None:
+        self.calls, self._error = 0, error
+
+    async def evalsha(self, sha: str, numkeys: int, /, *rest: Any) -> Any:
+        self.calls += 1
+        if self.calls == 1:
+            await asyncio.sleep(0.01)
+            raise self._error
+        return [1_000_000]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        redis.exceptions.MaxConnectionsError("Too many connections"),
+        redis.ReadOnlyError("You can't write against a read only replica."),
+        redis.ConnectionError("Connection lost"),
+        redis.exceptions.NoPermissionError("No permissions to access a key"),
+        ConnectionResetError(104, "reset"),
+        AttributeError("'NoneType' object has no attribute 'writelines'"),
+        UnicodeEncodeError("latin-1", "€", 0, 1, "ordinal not in range(256)"),
+        KeyError("slot"),
+        RuntimeError("Event loop is closed"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_an_error_fails_its_own_step_alone(error: Exception):
+    """Whatever the client raises is a StateError that names it; the steps that wait behind it are made."""
+    store = RedisStore(Fails(error), timeout=20)
+    results = await asyncio.gather(*(store.read([]) for _ in range(100)), return_exceptions=True)
+    (failed,) = [result for result in results if isinstance(result, BaseException)]
+    assert isinstance(failed, StateError)
+    assert f"cannot be used: {type(error).__name__}" in str(failed)
+    assert failed.__context__ is None
 
 
 BROKEN = {
@@ -316,6 +369,13 @@ async def test_a_damaged_record_is_told(redis_client: Any, field: str):
         ({"keep": -1}, "keep"),
         ({"client": "redis://localhost"}, "client"),
         ({"client": redis.Redis()}, "client"),  # it has the same methods, and would block the loop
+        # Other processes would look for other keys, or read back other bytes.
+        *(
+            ({"client": Redis(encoding=encoding, decode_responses=decode)}, "client")
+            for encoding in ("latin-1", "cp1252", "utf-16", "ascii", "utf-8-sig", "utf-7", "unknown")
+            for decode in (True, False)
+        ),
+        ({"client": RedisCluster("127.0.0.1", encoding="latin-1")}, "client"),
     ],
 )
 def test_a_bad_argument_is_refused_by_name(arguments: dict[str, Any], field: str):
@@ -323,3 +383,10 @@ def test_a_bad_argument_is_refused_by_name(arguments: dict[str, Any], field: str
     with pytest.raises(ConfigurationError) as error:
         RedisStore(**{"client": DeadClient(), **arguments})
     assert error.value.field == field
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "UTF8", "u8"])
+def test_every_name_of_utf_8_is_taken(encoding: str):
+    """As Python's codecs know it."""
+    RedisStore(Redis(encoding=encoding, decode_responses=True))
+    RedisStreamStore(Redis(encoding=encoding, encoding_errors="replace"))

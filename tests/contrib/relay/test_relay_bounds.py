@@ -91,6 +91,13 @@ async def test_an_unread_history_gives_up_its_place():
             assert reading.done()
 
 
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_no_cache_keeps_that_there_is_no_answer(method):
+    """A page that asks again a moment later must not get an old 204."""
+    async with desk(streams=MemoryStreamStore()) as here, here.page.stream(method) as response:
+        assert (response.status, response.headers["cache-control"]) == (204, "no-store")
+
+
 # --- Answers that nobody reads ------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ pytest.importorskip("fastapi")
 
 from yarl import URL
 
-from mintlify_async.contrib.relay import page_question
+from mintlify_async.contrib.relay import arriving_bodies, page_question
 from mintlify_async.testing.loop_time import virtual_time
 from tests.support.relay_desk import TURN, Desk, desk
 from tests.support.relay_kit import pseudonym, user_message
@@ -136,9 +136,9 @@ async def test_a_slow_body_is_refused(here):
             assert response.status == 408
 
 
-async def test_all_that_arrives_is_bounded(here, monkeypatch):
+async def test_all_that_arrives_is_bounded(monkeypatch):
     """Slow bodies do not fill the memory: one that is too much in sum gets 503."""
-    monkeypatch.setattr(page_question, "ARRIVING_BYTES", 100_000)
+    monkeypatch.setattr(arriving_bodies, "ARRIVING_BYTES", 400_000)
     hold, refusing = asyncio.Event(), asyncio.Event()
 
     async def linger(request: Any) -> None:
@@ -151,20 +151,23 @@ async def test_all_that_arrives_is_bounded(here, monkeypatch):
         await hold.wait()
         yield json.dumps({"messages": [user_message("q")]}).encode()
 
-    asking = [asyncio.ensure_future(arriving(here, slow())) for _ in "ab"]
-    await refusing.wait()
-    hold.set()
-    responses = [await one for one in asking]
-    assert sorted(response.status for response in responses) == [200, 503]
-    for response in responses:
-        response.close()
+    async with desk(max_body_bytes=100_000) as here:
+        asking = [asyncio.ensure_future(arriving(here, slow())) for _ in "ab"]
+        await refusing.wait()
+        hold.set()
+        responses = [await one for one in asking]
+        assert sorted(response.status for response in responses) == [200, 503]
+        for response in responses:
+            response.close()
 
 
 async def test_limits_are_the_apps():
-    """The app can set them."""
+    """The app can set them. A text may have exactly the number of characters, in any number of parts."""
     async with desk(max_messages=1, max_characters=10) as here:
-        for messages in ([user_message("a"), user_message("b", "u2")], [user_message("seven..")]):
+        for messages in ([user_message("a"), user_message("b", "u2")], [user_message("eleven char")]):
             assert (await here.page.post({"messages": messages}))[0] == 413
+        parts = [{"type": "text", "text": "12345"}] * 2
+        assert (await here.page.post({"messages": [user_message("", parts=parts)]}))[0] == 200
 
 
 @pytest.mark.parametrize("text", ["a\ud83d", "a\0", "a\u2028", "a\r\nb"])

@@ -488,6 +488,40 @@ async def test_what_redis_holds_is_no_secret(here, redis_client):
 
 
 @pytest.mark.parametrize("setup", REDIS)
+@pytest.mark.parametrize("wait", [0.0, 1.2])
+@pytest.mark.parametrize("lost", ["all", "newest"])
+async def test_stop_after_redis_has_lost_an_answer(here, redis_client, wait, lost):
+    """A restart without data, or an eviction: 204 means that the answer stops, immediately and later."""
+    here.service.script.ask(events=ENDLESS)
+    async with here.page.request(here.body()) as response:
+        head = await read_until(response)
+        await until(lambda: here.desk.relay.streaming)
+        await asyncio.sleep(0.6)  # the worker has written
+        keys = [key async for key in redis_client.scan_iter(match="*newest*" if lost == "newest" else "*")]
+        assert keys
+        await redis_client.delete(*keys)
+        await asyncio.sleep(wait)
+        assert await here.far.stop() == 204
+        assert events(head + await response.read())[-1] == {"type": "abort"}
+    await here.outcomes("left")
+
+
+@pytest.mark.parametrize("setup", REDIS)
+async def test_a_question_after_redis_has_lost_an_answer(here, redis_client):
+    """The answer before still stops for it, and the Stop of an earlier answer does not count."""
+    assert await here.far.stop() == 204
+    here.service.script.ask(events=ENDLESS)
+    here.service.script.ask(events=SLOW)
+    async with here.page.request(here.body()) as response:
+        head = await read_until(response)
+        await redis_client.flushall()
+        await asyncio.sleep(1.2)
+        assert (await here.ask(here.far, "two", "u2"))[-1]["type"] == "finish"
+        assert events(head + await response.read())[-1] == {"type": "abort"}
+    await here.outcomes("left", "finished")
+
+
+@pytest.mark.parametrize("setup", REDIS)
 async def test_redis_is_away(setup, redis, redis_server, caplog):
     """The answer goes to its reader alone; a Stop is refused, since it may not reach the answer."""
     from redis.asyncio import Redis

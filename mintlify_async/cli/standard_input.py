@@ -1,0 +1,111 @@
+"""Reads standard input and files as text in UTF-8. Ctrl-C and SIGTERM end a read, also in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, NoReturn
+
+from .error_advice import UsageError
+
+
+def read_text(words: Sequence[str], what: str) -> str:
+    """Return *words* as one text, or standard input if they are ``-`` or none.
+
+    Raises:
+        UsageError: There is no text, or only blanks, or it is not UTF-8.
+    """
+    from_input = not words or list(words) == ["-"]
+    if from_input and (is_closed() or (not words and sys.stdin.isatty())):
+        closed = " (which is closed)" if is_closed() else ""
+        raise UsageError(f"no {what}: give it as an argument, or on standard input{closed}")
+    text = read_file("-") if from_input else " ".join(words)
+    if not text.strip():
+        raise UsageError(f"the {what} is blank: give it as an argument, or on standard input")
+    return text
+
+
+def read_file(name: str) -> str:
+    """Return the text of the file *name*, or of standard input if it is ``-``.
+
+    Raises:
+        UsageError: Standard input is closed, or the text is not UTF-8.
+        OSError: The file cannot be read.
+    """
+    with interruptible():  # a file may be a pipe, such as that of `<(program)`
+        data = _binary_input().read() if name == "-" else Path(name).read_bytes()
+    return _decoded(data, "standard input" if name == "-" else name)
+
+
+def read_line() -> str | None:
+    """Return the next line of standard input, or None at its end.
+
+    Raises:
+        UsageError: As :func:`read_file`.
+    """
+    with interruptible():
+        line = _binary_input().readline()
+    return _decoded(line, "this line of standard input") if line else None
+
+
+def is_closed() -> bool:
+    """Return whether the process was started without a standard input, as with ``<&-``."""
+    stdin: IO[str] | None = sys.stdin
+    return stdin is None
+
+
+def _binary_input() -> IO[bytes]:
+    if is_closed():
+        raise UsageError("standard input is closed")
+    # Python would decode by the locale, and in the C locale hide bytes that are not text.
+    return sys.stdin.buffer
+
+
+def _decoded(data: bytes, source: str) -> str:
+    """Return *data* as text without a byte order mark, each line ending as one character."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:  # UTF-16, or no text at all
+        raise UsageError(f"{source} is not text in UTF-8")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+@contextmanager
+def interruptible() -> Generator[None]:
+    """Let Ctrl-C and SIGTERM end a blocking read inside the block.
+
+    The handlers of a running event loop only cancel a task, and the loop is blocked by the read.
+    """
+    if threading.current_thread() is not threading.main_thread():  # it alone can set handlers
+        yield
+        return
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _terminate}
+    previous = {number: signal.getsignal(number) for number in handlers}
+    ours = [number for number in handlers if previous[number] not in (None, signal.SIG_IGN)]  # as in `nohup`
+    for number in ours:
+        signal.signal(number, handlers[number])
+    try:
+        _raise_if_cancelled()
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, previous[number])
+
+
+def _raise_if_cancelled() -> None:
+    """Raise if a signal came before the read, and has only cancelled the task."""
+    with suppress(RuntimeError):  # no loop runs
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+
+
+def _terminate(*_: object) -> NoReturn:
+    raise asyncio.CancelledError

@@ -1,0 +1,396 @@
+"""A chat message while it is filled line by line, and the places where it may end. No I/O.
+
+Each message alone shows the blocks that the complete text has. An open code block is closed at its end and
+opened again in the next message. A message that starts inside a quote repeats its marks. One that starts
+inside a list item leaves out the item's indentation, because that would make code of the text. So a draft
+follows two states: what is open in the text, and what is open in the message.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import count as numbers
+from itertools import islice, pairwise
+from typing import Final, NamedTuple
+from unicodedata import category
+
+from .blocks import (
+    HEAD_CHARACTERS,
+    QUOTE,
+    START,
+    Fence,
+    MarkdownLine,
+    OpenBlocks,
+    is_settled,
+    match_containers,
+    read_line,
+)
+from .spans import spans_of
+
+LONG_WORD: Final = 24
+"""A word of more characters is shown while it grows, and may be cut; some languages have no blanks."""
+
+LOOKAHEAD: Final = HEAD_CHARACTERS + LONG_WORD
+"""What follows a place decides its rank, so more text than a message is read."""
+
+EARLIER_CHARACTERS: Final = 240
+"""How much text before the last third of a message is searched for words where the message may end."""
+
+INFO_CHARACTERS: Final = 20
+"""Longest language name of a code block that is repeated where the block is opened again."""
+
+MOST_QUOTES, MOST_MARKS = 12, 16
+"""How many marks of quotes, and how long a mark of a code block, a message repeats. The smallest has room."""
+
+_BLANKS: Final = re.compile(r"\s*")
+_WORD: Final = re.compile(r"\S+")
+_MARKS: Final = re.compile(r"(?:[\s>]|(?:[-+*]|\d{1,9}[.)])(?=\s))*")
+_LIKE_BLOCK: Final = re.compile(r"```|~~~|(?:[-+*>]|#{1,6})(?=\s|\Z)|\d{1,9}(?:[.)](?=\s|\Z)|\Z)")
+"""A word that would start a block of another kind, at the start of a message."""
+
+LETTER, SPAN_WORD, SPAN_LINE, WORD, CODE_LINE, LINE, PARAGRAPH = range(7)
+"""The ranks of places where a message may end, best last; two are inside a link or other marked words."""
+
+
+class Place(NamedTuple):
+    """A place where a message may end.
+
+    Attributes:
+        end: Where in the message.
+        following: Where the next message starts, counted from the start of this message in the text.
+        rank: How good it is.
+        units: The length of the message up to there, in UTF-16 code units.
+        closing: What closes the code block that is open there.
+        blocks: What is open in the text there.
+        line: What continues in the next message if the place is inside a line, or None.
+    """
+
+    end: int
+    following: int
+    rank: int
+    units: int
+    closing: str
+    blocks: OpenBlocks
+    line: MarkdownLine | None = None
+
+    @property
+    def ends_block(self) -> bool:
+        """Whether a code block that is open there is not opened again."""
+        return self.closing != "" and self.blocks.fence is None
+
+
+class _Shown(NamedTuple):
+    """A line as the message shows it.
+
+    Attributes:
+        lead: A blank line before it, or no text.
+        body: Its text.
+        after: What is open in the message after it.
+        prefixes: By container of the text, what starts a line in it.
+    """
+
+    lead: str
+    body: str
+    after: OpenBlocks
+    prefixes: tuple[str, ...]
+
+
+class Draft:
+    """A message, filled up to a line.
+
+    Args:
+        limit: The longest message, in UTF-16 code units.
+        blocks: What is open in the text where it starts.
+        line: What continues, if it starts inside a line.
+
+    Attributes:
+        text: What it shows.
+        places: Where it may end, but for its end.
+        at: Where the next line starts, counted from the start of the message in the text.
+        end: The last place where it may end.
+        is_too_long: Whether more follows than fits.
+        late: Where its last third starts, in UTF-16 code units.
+    """
+
+    def __init__(self, limit: int, blocks: OpenBlocks = START, line: MarkdownLine | None = None) -> None:
+        self._limit = limit
+        self.late = limit - limit // 3
+        self._blocks: OpenBlocks = blocks
+        self._line: MarkdownLine | None = line
+        self._prefixes: tuple[str, ...] = _quotes(blocks.containers)
+        self.text: str
+        self._shown: OpenBlocks
+        self.text, self._shown = _opening(blocks, self._prefixes)
+        self._units: int = utf16_units(self.text)
+        self.places: list[Place] = []
+        self.at: int = 0
+        self._is_empty: bool = True
+        self._unclosed: str = ""  # what closes a block that ended without a line of its own
+        self._gap: str = ""  # blank lines after the last line
+        self._after_blank_line: bool = False
+        self._marks: list[str] = []  # open in the paragraph
+        self._chosen: tuple[str, str, int] | None = None  # how the line that grows was shown, up to where
+        self.is_too_long: bool = False
+        self.end: Place = Place(0, 0, LETTER, 0, self._closing(), blocks)
+
+    def __copy__(self) -> Draft:
+        draft = object.__new__(Draft)
+        vars(draft).update(vars(self))
+        draft.places, draft._marks = [*self.places], [*self._marks]
+        return draft
+
+    def keep_shown(self, shown: Draft) -> None:
+        """Note that *shown*, this message with the line that grows, was shown: this line stays as it is."""
+        self._chosen = shown._chosen
+
+    def add_line(self, text: str, *, is_whole: bool, grows: bool = False) -> None:
+        """Add the next line of the text, without its ending, or the start of a line that does not fit.
+
+        Args:
+            text: The line.
+            is_whole: Whether its ending follows.
+            grows: Whether its last word may be incomplete.
+        """
+        source, before = text.rstrip(), self._blocks
+        if grows and self._line is None and not is_settled(source):
+            return
+        line = self._line or read_line(source, before)
+        end = self.at + len(source)
+        if before.fence is not None and line.after is not before and line.kind != "closing":
+            self._unclosed = self.end.closing  # the block ends with its quote or list item
+            self._shown = self._shown.without_fence()
+        shown = self._shown_line(source, line)
+        if shown.body:
+            self._add_place_before(line, shown.body, end)
+            self._add(self._unclosed + self._gap + shown.lead)
+            self._gap = self._unclosed = ""
+        self._blocks, self._shown, self._prefixes = line.after, shown.after, shown.prefixes
+        if shown.body:
+            self._add_body(shown.body, line, end, is_whole=is_whole, grows=grows)
+        self.at += len(text) + 1
+        self._gap += f"{text[len(source) :]}\n"
+        self._after_blank_line, self._line = line.kind == "blank", None
+        if is_whole:
+            self._chosen = None
+
+    def _shown_line(self, source: str, line: MarkdownLine) -> _Shown:
+        """Return how the message shows a line, so that it is there what it is in the text."""
+        before = self._blocks
+        kept = self._prefixes[: None if line.kind == "more" else line.depth]
+        if self._shown == before and self._line is None and self._chosen is None:
+            return _Shown("", source, line.after, (*kept, *map(_prefix, line.after.containers[len(kept) :])))
+        new = len(line.after.containers) - len(kept)
+        if self._chosen is None:
+            candidates = [*self._candidates(source, line)]
+        else:
+            lead, body, end = self._chosen
+            candidates = [(lead, body + source[end:])]
+        read = [
+            read_line(body, read_line(lead[:-1], self._shown).after if lead else self._shown)
+            for lead, body in candidates
+        ]
+        same = (n for n, got in enumerate(read) if self._is_same(got, line, kept))
+        alike = (n for n, got in enumerate(read) if got.is_code == line.is_code)
+        best = next(same, next(alike, 0))
+        self._chosen = (*candidates[best], len(source))
+        after = read[best].after
+        found = [*map(_prefix, after.containers[max(0, len(after.containers) - new) :])] if new else []
+        return _Shown(*candidates[best], after, (*kept, *[""] * (new - len(found)), *found))
+
+    def _candidates(self, source: str, line: MarkdownLine) -> Iterator[tuple[str, str]]:
+        """Yield a blank line or nothing, and what the line may look like, the most faithful first."""
+        continues = line.kind == "more"
+        if self._line is not None:
+            indent = "    " if line.is_code and line.after.fence is None else ""
+            yield "", "".join(self._prefixes) + indent + source
+            return
+        depth, column = match_containers(
+            source, self._blocks.containers, is_new_item=self._blocks.is_new_item
+        )
+        start = "".join(self._prefixes[: None if continues and self._is_empty else depth])
+        rest = _from_column(source, column)
+        yield "", (start + rest).rstrip()
+        if line.kind == "code" and line.after.fence is not None:
+            yield "", f"{start}    {rest}"
+            return
+        bare = rest.lstrip()
+        if line.kind != "code":
+            yield "", start + bare
+        if continues:
+            yield "", f"{start}    {bare}"
+        else:
+            lead = f"{start.rstrip()}\n"
+            yield lead, start + rest
+            if line.kind == "code":
+                yield lead, f"{start}    {rest}"
+            else:
+                yield lead, start + bare
+
+    def _is_same(self, got: MarkdownLine, line: MarkdownLine, kept: tuple[str, ...]) -> bool:
+        """Return whether a line of the message is what *line* is in the text, and leaves the same open."""
+        a, b = got.after, line.after
+        new = b.containers[len(kept) :]
+        first = sum(map(bool, kept))
+        return (
+            got.kind == ("text" if line.kind == "more" and self._is_empty else line.kind)
+            and [width == QUOTE for width in a.containers[first:]] == [width == QUOTE for width in new]
+            and len(a.containers) == first + len(new)
+            and (a.fence is None, *a[2:]) == (b.fence is None, *b[2:])
+        )
+
+    def _add_place_before(self, line: MarkdownLine, body: str, end: int) -> None:
+        """Add the place before a line, which ends at *end* in the text."""
+        before, following, rank = self._blocks, self.at, LINE
+        blocks = before
+        if line.kind != "more":
+            self._marks = []
+        if self._is_empty:
+            return
+        if line.kind == "closing":  # this line is left out, because the message closes the block
+            following, blocks = end, line.after
+        elif before.fence is not None and line.after is before:
+            rank = CODE_LINE
+        else:
+            blocks = before.without_fence()
+            if self._after_blank_line or line.kind == "opening":
+                rank = PARAGRAPH
+            elif line.kind == "more" and _LIKE_BLOCK.match(bare := body.lstrip(" >")):
+                if read_line(bare).kind == "opening":  # it would be a code block
+                    return
+                rank = LETTER
+            elif self._marks:
+                rank = SPAN_LINE
+        self.places.append(Place(len(self.text), following, rank, self._units, self.end.closing, blocks))
+
+    def _add_body(
+        self, body: str, line: MarkdownLine, source_end: int, *, is_whole: bool, grows: bool
+    ) -> None:
+        """Add the text of a line, as much as fits, and the places in it."""
+        closing = self._closing()
+        fitting = _fitting(body, max(self._limit - self._units - utf16_units(closing), 0))
+        self.is_too_long = fitting < len(body)
+        spans = [] if line.is_code else spans_of(body[: fitting + LOOKAHEAD], self._marks)
+        offset, rest = source_end - len(body), None
+        if line.kind in ("opening", "closing"):
+            first = HEAD_CHARACTERS
+        else:
+            first = self.at - offset if self._line is not None else end_of(_MARKS, body, 0)
+        if self.is_too_long or not is_whole:
+            rest = MarkdownLine("code" if line.is_code else "more", len(line.after.containers), line.after)
+            counted, units = 0, self._units
+            for rank, stop, word in self._words(body, fitting, spans, ends=self.is_too_long or grows):
+                units, counted = units + utf16_units(body[counted:stop]), stop
+                if stop > first:
+                    end = len(self.text) + stop
+                    self.places.append(Place(end, offset + word, rank, units, closing, line.after, rest))
+        if fitting > first or self._is_empty or not self.is_too_long:
+            self._add(body[:fitting])
+            self._is_empty = False
+            self.end = Place(len(self.text), offset + fitting, LETTER, self._units, closing, line.after, rest)
+
+    def _words(
+        self, line: str, end: int, spans: list[tuple[int, int]], *, ends: bool
+    ) -> Iterator[tuple[int, int, int]]:
+        """Yield each place in *line* where the message may end: rank, end, start of the next word.
+
+        *ends* says that the message may end in the last word, too.
+        """
+        # Of the words before the last third, only the last ones may be needed.
+        start = max(0, min(self.late - self._units, len(line)) - EARLIER_CHARACTERS)
+        window = end_of(_BLANKS, line, end) + LOOKAHEAD
+        words = _joined_words(line, start, window)
+        if len(words) < 3:  # they are long
+            words = _joined_words(line, 0, window)
+        for (_, stop), (word, _) in pairwise(words):
+            if stop <= end:
+                at = bisect_left(spans, (stop, 0)) - 1
+                yield SPAN_WORD if at >= 0 and stop < spans[at][1] else WORD, stop, word
+        first, last = next((word for word in reversed(words) if word[0] < end), (0, 0))
+        if ends and last - first > LONG_WORD:
+            positions = range(min(end, last - 1), first, -1)
+            boundaries = [*islice((at for at in positions if _is_boundary(line, at)), 2)]
+            yield from ((LETTER, at, at) for at in reversed(boundaries))
+
+    def _closing(self) -> str:
+        """Return the line that closes the open code block of the message, or no text."""
+        if self._shown.fence is None:
+            return ""
+        closing = f"\n{''.join(self._prefixes)}{self._shown.fence.mark}"
+        return closing if utf16_units(closing) <= self._limit // 2 else ""
+
+    def _add(self, text: str) -> None:
+        self.text += text
+        self._units += utf16_units(text)
+
+
+def utf16_units(text: str) -> int:
+    """Return the length of *text* in UTF-16 code units, as Telegram counts. No chat service counts more.
+
+    >>> utf16_units("a😀")
+    3
+    """
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """Return the end of the match of *pattern*, which may be empty, at *at*."""
+    match = pattern.match(text, at)
+    return match.end() if match else at
+
+
+def _fitting(text: str, room: int) -> int:
+    """Return how many characters of *text* are no longer than *room*."""
+    most = min(len(text), room)
+    if utf16_units(text[:most]) <= room:
+        return most
+    return bisect_right(range(1, most + 1), room, key=lambda n: utf16_units(text[:n]))
+
+
+def _prefix(width: int) -> str:
+    """Return what starts a line in a quote, or in a list item of this width."""
+    return " " * width or "> "
+
+
+def _quotes(containers: tuple[int, ...]) -> tuple[str, ...]:
+    """Return what a new message has in place of these containers: the marks of the first quotes."""
+    quotes = [at for at, width in enumerate(containers) if width == QUOTE][:MOST_QUOTES]
+    return tuple("> " if at in quotes else "" for at in range(len(containers)))
+
+
+def _opening(blocks: OpenBlocks, prefixes: tuple[str, ...]) -> tuple[str, OpenBlocks]:
+    """Return the line that opens a code block again, if one is open, and what is open after it."""
+    if blocks.fence is None:
+        return "", START
+    word = blocks.fence.info.strip().partition(" ")[0]
+    info = word if len(word) <= INFO_CHARACTERS else ""
+    fence = Fence(blocks.fence.indent, blocks.fence.mark[:MOST_MARKS], info)
+    quotes = "".join(prefixes)
+    containers = (QUOTE,) * quotes.count(">")
+    return f"{quotes}{' ' * fence.indent}{fence.mark}{info}\n", OpenBlocks(containers, fence)
+
+
+def _from_column(line: str, column: int) -> str:
+    """Return *line* from this column on."""
+    if "\t" not in line[:column]:
+        return line[column:]
+    at = next(at for at in numbers() if at == len(line) or len(line[:at].expandtabs(4)) >= column)
+    return " " * (len(line[:at].expandtabs(4)) - column) + line[at:]
+
+
+def _joined_words(line: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Return where words start and end. One that looks like a block's start belongs to the word before it."""
+    words: list[tuple[int, int]] = []
+    for match in _WORD.finditer(line, start, end):
+        if words and _LIKE_BLOCK.match(line, match.start()):
+            words[-1] = words[-1][0], match.end()
+        else:
+            words.append(match.span())
+    return words
+
+
+def _is_boundary(text: str, at: int) -> bool:
+    """Return whether a message may start at *at*, inside a word, with neither a mark nor a block."""
+    joins = category(text[at]).startswith("M") or "\udc00" <= text[at] <= "\udfff"
+    return not joins and not text[at].isspace() and not _LIKE_BLOCK.match(text, at)
