@@ -25,9 +25,11 @@ from mintlify_async.runtime import dates
 
 assert abs(dates.now() - true_time() - skew) < 1
 
+async def take(quota):
+    return await quota.lease("create_job", QuotaScope(project="p")).take()
+
 async def call(quota):
-    return [await asyncio.gather(quota.lease("create_job", QuotaScope(project="p")).take(), return_exceptions=True)
-            for _ in range(4)]
+    return [await asyncio.gather(take(quota), return_exceptions=True) for _ in range(4)]
 
 async def main():
     store = PostgresStore(sys.argv[1], timeout=20)
