@@ -204,8 +204,8 @@ class _Attempt:
 
     Attributes:
         claim: Its claim. The token is the attempt's alone: a release that comes late must not free the next.
-        steps: How many steps may still be done by the store: those that write the claim, have begun and have
-            not returned; and one for a record that claims nothing, which holds off such a step of another call.
+        steps: How many steps that write a claim the store may still do: those of this attempt that have not
+            returned, and one for a record that claims nothing, which holds off one of an earlier attempt.
     """
 
     claim: Claim

@@ -278,7 +278,7 @@ async def test_cancelled_while_the_claim_is_written(troubled, how):
 
 
 async def test_a_claim_that_comes_late_burns_no_key_after_another_call(virtual):
-    """The record that claims nothing holds it off for an hour, also when another call used the key meanwhile."""
+    """The record that claims nothing holds it off for an hour, after another call with the key, too."""
 
     class Late(MemoryStore):
         seconds = 1.5
