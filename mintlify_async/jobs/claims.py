@@ -277,7 +277,7 @@ def read_claim(key: str, record: Record) -> Claim:
 
 
 def _is_whole(fields: Mapping[str, Any]) -> bool:
-    """Return whether a record has what its state needs. A call would wait for an unknown state for ever."""
+    """Return whether a record has what its state needs. A state that is not known here would never end."""
     state, numbers = fields["state"], (int, float)
     return (
         state in (FREE, "sending", "unknown", "done")

@@ -125,7 +125,13 @@ class KeyWatch:
 
     def _begin_look(self) -> None:
         self._timer = None
-        self._look = start_task(self._read())
+        try:
+            self._look = start_task(self._read())
+        except BaseException:  # a task factory's, which the next look may not meet
+            for waiter in self._waiters:
+                waiter.look(None)
+            self._plan()
+            raise
 
     async def _read(self) -> None:
         """Read the keys of those whose time has come, or comes soon, so that they stay together."""

@@ -103,11 +103,8 @@ class OnceSender:
         return self._holder(await self.look()) is not None
 
     async def look(self) -> Snapshot:
-        """Return the records of the key. The call's limit leaves this at least 0.25 s."""
-        loop = asyncio.get_running_loop()
-        limit = asyncio.timeout_at(
-            None if self.until == math.inf else max(self.until, loop.time() + CLEAN_UP_SECONDS)
-        )
+        """Return the records of the key. A look at the call's end has 0.25 s."""
+        limit = asyncio.timeout_at(None if self.until == math.inf else self.until + CLEAN_UP_SECONDS)
         try:
             async with limit:
                 return await self.unless_closed(self.store.read(claim_keys(self.claim.key)))
@@ -207,8 +204,8 @@ class _Attempt:
 
     Attributes:
         claim: Its claim. The token is the attempt's alone: a release that comes late must not free the next.
-        steps: How many steps the store may still do: those that write the claim, have begun and have not
-            returned; and one for a record that claims nothing, which holds off such a step of another call.
+        steps: How many steps that write a claim the store may still do: those of this attempt that have not
+            returned, and one for a record that claims nothing, which holds off one of an earlier attempt.
     """
 
     claim: Claim

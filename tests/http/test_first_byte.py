@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 
 import pytest
 
@@ -150,6 +151,17 @@ async def test_a_refusal_that_is_retried_no_longer_counts_and_is_told_before_the
     await post(session, sending)
     assert steps == [("first byte", None), ("again", None), ("first byte", None)]
     assert sending.sent_at is not None
+
+
+async def test_an_attempt_whose_connection_is_gone_is_no_longer_under_way():
+    """Its body takes the fact back after it was told: no byte could be written."""
+    told = []
+    sending = Sending()
+    sending.on_first_byte, sending.on_no_effect = partial(told.append, "begun"), partial(told.append, "ended")
+    await sending.first_byte(sending.begin())
+    sending.sent_at = None
+    await sending.again(30.0)
+    assert told == ["begun", "ended"]
 
 
 async def test_a_body_of_an_earlier_attempt_never_writes():

@@ -298,7 +298,7 @@ async def test_cancelled_while_the_claim_is_written(troubled, how):
 
 
 async def test_a_claim_that_comes_late_burns_no_key_after_another_call(virtual):
-    """The record that claims nothing holds it off for an hour, also if another call used the key."""
+    """The record that claims nothing holds it off for an hour, after another call with the key, too."""
 
     class Late(MemoryStore):
         seconds = 1.5
@@ -497,6 +497,36 @@ async def test_a_thousand_keys_that_wait_are_read_in_one_step(troubled):
     for call in calls:
         call.cancel()
     await asyncio.wait(calls)
+
+
+async def test_a_task_factory_that_fails_ends_no_watch(troubled):
+    """A caller that waits hears of the end all the same, by a later look."""
+    loop, left = asyncio.get_running_loop(), 3
+
+    def failing(loop, work, **options):
+        nonlocal left
+        if left and work.__qualname__ == "KeyWatch._read":
+            left -= 1
+            raise MemoryError
+        return asyncio.Task(work, loop=loop, **options)
+
+    winner = asyncio.create_task(send(troubled, Post(answers=50)))
+    await asyncio.sleep(1)
+    loser = asyncio.create_task(send(troubled, Post()))
+    await asyncio.sleep(20)
+    errors = []
+    loop.set_exception_handler(lambda _, context: errors.append(context["exception"]))
+    loop.set_task_factory(failing)
+    try:
+        await asyncio.sleep(10)
+    finally:
+        loop.set_task_factory(None)
+        loop.set_exception_handler(None)
+    assert [type(error) for error in errors] == [MemoryError] * 3
+    await winner
+    began = now()
+    assert await asyncio.wait_for(loser, 500) == "job_1"
+    assert now() - began <= 1.1
 
 
 async def test_a_loser_sends_when_the_winner_was_refused(troubled):

@@ -216,6 +216,32 @@ async def test_a_429_that_cannot_be_noted_does_not_hold_its_call(service):
             assert now() - began <= 2.25
 
 
+@pytest.mark.parametrize("mode", ["raise", "wait"])
+async def test_a_store_that_hangs_does_not_hold_a_call_beyond_its_timeout(service, mode):
+    """From the slot on: nor do its refund and the last look at the key."""
+
+    class Stopped(MemoryStore):
+        is_stopped = False
+
+        async def read(self, keys):
+            await asyncio.sleep(60 if self.is_stopped else 0)
+            return await super().read(keys)
+
+        async def take(self, *args, **further):
+            self.is_stopped = True
+            await asyncio.sleep(60)
+
+        async def refund(self, *args, **further):
+            await asyncio.sleep(60)
+
+    store = Stopped()
+    async with service.session(ledger=store, quota=Quota(mode=mode, store=store)) as session:
+        began = now()
+        with pytest.raises(QuotaExceededError, match="did not answer in the call's time"):
+            await session.create_job("x", dedupe_key="k", timeout=1)
+        assert now() - began <= 1.26
+
+
 async def test_the_limits_of_a_waiting_call(service):
     """``timeout=`` limits all of it and the request, ``max_wait`` and ``within`` the line; each is named."""
     service.script.create_job(delay=30, times=None)
