@@ -49,6 +49,7 @@ _WORD: Final = re.compile(r"\S+")
 _MARKS: Final = re.compile(r"(?:[\s>]|(?:[-+*]|\d{1,9}[.)])(?=\s))*")
 _LIKE_BLOCK: Final = re.compile(r"```|~~~|(?:[-+*>]|#{1,6})(?=\s|\Z)|\d{1,9}(?:[.)](?=\s|\Z)|\Z)")
 """A word that would start a block of another kind, at the start of a message."""
+_MARK_STARTS: Final = frozenset("`~-+*>#0123456789")  # few words start so: a look at the rest costs more
 
 LETTER, SPAN_WORD, SPAN_LINE, WORD, CODE_LINE, LINE, PARAGRAPH = range(7)
 """The ranks of places where a message may end, best last; two are inside a link or other marked words."""
@@ -279,9 +280,10 @@ class Draft:
             first = self.at - offset if self._line is not None else end_of(_MARKS, body, 0)
         if self.is_too_long or not is_whole:
             rest = MarkdownLine("code" if line.is_code else "more", len(line.after.containers), line.after)
-            counted, units = 0, self._units
+            counted, units, is_ascii = 0, self._units, body.isascii()
             for rank, stop, word in self._words(body, fitting, spans, ends=self.is_too_long or grows):
-                units, counted = units + utf16_units(body[counted:stop]), stop
+                units += stop - counted if is_ascii else utf16_units(body[counted:stop])
+                counted = stop
                 if stop > first:
                     end = len(self.text) + stop
                     self.places.append(Place(end, offset + word, rank, units, closing, line.after, rest))
@@ -305,7 +307,7 @@ class Draft:
             words = _joined_words(line, 0, window)
         for (_, stop), (word, _) in pairwise(words):
             if stop <= end:
-                at = bisect_left(spans, (stop, 0)) - 1
+                at = bisect_left(spans, (stop, 0)) - 1 if spans else -1
                 yield SPAN_WORD if at >= 0 and stop < spans[at][1] else WORD, stop, word
         first, last = next((word for word in reversed(words) if word[0] < end), (0, 0))
         if ends and last - first > LONG_WORD:
@@ -383,7 +385,7 @@ def _joined_words(line: str, start: int, end: int) -> list[tuple[int, int]]:
     """Return where words start and end. One that looks like a block's start belongs to the word before it."""
     words: list[tuple[int, int]] = []
     for match in _WORD.finditer(line, start, end):
-        if words and _LIKE_BLOCK.match(line, match.start()):
+        if words and line[match.start()] in _MARK_STARTS and _LIKE_BLOCK.match(line, match.start()):
             words[-1] = words[-1][0], match.end()
         else:
             words.append(match.span())

@@ -23,12 +23,13 @@ def spans_of(line: str, marks: list[str]) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     start = 0
     for match in _MARK.finditer(line):
-        was_open, mark = bool(marks), match[2]
+        was_open = bool(marks)
+        escape, mark = match.groups()
         if marks and marks[-1][0] == "`":
             if mark == marks[-1]:
                 marks.pop()
-        elif not match[1]:
-            _take(mark, marks, line[match.start() - 1 : match.start()], line[match.end() : match.end() + 1])
+        elif not escape:
+            _take(mark, marks, match)
         if marks and not was_open:
             start = match.start()
         elif was_open and not marks:
@@ -36,24 +37,26 @@ def spans_of(line: str, marks: list[str]) -> list[tuple[int, int]]:
     return [*spans, (start, len(line) + 1)] if marks else spans
 
 
-def _take(mark: str, marks: list[str], before: str, after: str) -> None:
-    """Open or close a span with *mark*, which stands between two characters."""
-    can_open = len(marks) < _MOST_MARKS
-    if mark[0] == "`" or mark[-1] == "[":
-        if can_open:
-            marks.append(mark[-1] if mark[-1] == "[" else mark)
+def _take(mark: str, marks: list[str], match: re.Match[str]) -> None:
+    """Open or close a span with *mark*."""
+    if mark in "()":
+        if marks and marks[-1] == "(":
+            if mark == ")":
+                marks.pop()
+            elif len(marks) < _MOST_MARKS:
+                marks.append(mark)
     elif mark[0] == "]":
         if "[" in marks:
             del marks[len(marks) - 1 - marks[::-1].index("[") :]
             if mark == "](":
                 marks.append("(")
-    elif mark in "()":
-        if marks and marks[-1] == "(":
-            if mark == ")":
-                marks.pop()
-            elif can_open:
-                marks.append(mark)
-    elif before.strip() and mark in marks:
-        del marks[marks.index(mark) :]
-    elif can_open and after.strip() and not before.isalnum():
-        marks.append(mark)
+    elif mark[0] == "`" or mark[-1] == "[":
+        if len(marks) < _MOST_MARKS:
+            marks.append(mark[-1] if mark[-1] == "[" else mark)
+    else:
+        line, start, end = match.string, match.start(), match.end()
+        before, after = line[start - 1 : start], line[end : end + 1]
+        if before.strip() and mark in marks:
+            del marks[marks.index(mark) :]
+        elif len(marks) < _MOST_MARKS and after.strip() and not before.isalnum():
+            marks.append(mark)
