@@ -132,12 +132,13 @@ class OnceSender:
     async def _when_free(self) -> Snapshot | str:
         """Wait while another call is sending. Return what was read when the key is free, or its result."""
         time = asyncio.get_running_loop().time
-        began, holder, logged = time(), None, 0
+        began = final_at = time()  # and when the other call's outcome is final at the latest
+        logged = 0
         while True:
             try:
                 snapshot = await self.look()
             except StateError:
-                if holder is None or time() >= self.until:
+                if time() >= min(self.until, final_at):
                     raise
                 await self.unless_closed(asyncio.sleep(LOOK_AGAIN_SECONDS))
                 continue
@@ -151,10 +152,12 @@ class OnceSender:
             waited, left = time() - began, self.until - time()
             if left <= 0:
                 raise _held(holder)
+            final_at = time() + holder.unknown_from - snapshot.now
             if logged < 1 + (waited >= WARN_SECONDS):
                 logged += 1
-                _log_wait(holder, min(left, holder.unknown_from - snapshot.now), is_long=logged > 1)
-            await self._sleep(min(left, WARN_SECONDS - waited if logged < 2 else LONGEST_SLEEP))
+                _log_wait(holder, min(self.until, final_at) - time(), is_long=logged > 1)
+            next_line = WARN_SECONDS - waited if logged < 2 else LONGEST_SLEEP
+            await self._sleep(min(left, final_at - time(), next_line))
 
     async def _sleep(self, seconds: float) -> None:
         """Wait for *seconds*, or until no other call is sending."""

@@ -499,6 +499,28 @@ async def test_a_thousand_keys_that_wait_are_read_in_one_step(troubled):
     await asyncio.wait(calls)
 
 
+@pytest.mark.parametrize("after", [1, 20])
+async def test_a_ledger_that_is_away_for_good_ends_a_wait(troubled, after):
+    """When the other call's outcome would have been final, and not before: no wait is without end."""
+    winner = asyncio.create_task(send(troubled, Post(answers=1e6)))
+    await asyncio.sleep(0.1)
+    began, post, read = now(), Post(), troubled.read
+    loser = asyncio.create_task(send(troubled, post))
+    await asyncio.sleep(after)
+
+    async def away(keys):
+        raise StateError("the file is locked")
+
+    troubled.read = away
+    with pytest.raises(StateError, match="locked"):
+        await asyncio.wait_for(loser, 1000)
+    assert now() - began == pytest.approx(125, abs=12)
+    troubled.read = read
+    winner.cancel()
+    await asyncio.wait([winner])
+    assert post.count == 0
+
+
 async def test_a_task_factory_that_fails_ends_no_watch(troubled):
     """A caller that waits hears of the end all the same, by a later look."""
     loop, left = asyncio.get_running_loop(), 3
