@@ -39,7 +39,7 @@ async def test_endless_interim_answers_end_with_the_deadline(virtual, service, s
     ("operation", "timeout", "phase", "seconds"),
     [
         ("create_job", 5, "request", 5),
-        ("get_job", None, "request", 60),
+        ("get_job", None, "request", 10),
         ("ask", 5, "total", 5),
         ("ask", None, "first_event", 60),
     ],
