@@ -100,6 +100,7 @@ async def test_an_answer_is_one_span_from_request_to_end(service, session, expor
         "gen_ai.response.finish_reasons": ("stop",),
         "mintlify.message_id": "m1",
         "mintlify.operation": "ask",
+        "mintlify.request_id": "req_1",
         "server.address": "127.0.0.1",
         "server.port": service.port,
     }

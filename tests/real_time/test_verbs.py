@@ -302,7 +302,7 @@ async def test_unblock_ends_a_pause(service, store):
     async with service.session(quota=Quota(mode="wait", store=store)) as session:
         service.script.create_job(status=429, headers={"Retry-After": "3600"})
         with pytest.raises(RateLimitError):
-            await session.create_job("x")
+            await session.create_job("x", timeout=50)
         calls = [asyncio.create_task(session.create_job("x", timeout=7200)) for _ in range(5)]
         await asyncio.sleep(0.05)
         assert service.requests.count("create_job") == 1
