@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from attrs import define, field
 
-from ..checks import check_json
+from ..checks import MAX_DEPTH, check_json
 from ..errors import ConfigurationError
 from ..model.json_text import as_object
 from .assistant_answers import AnswerStyle, content_events, search_answer, search_step
@@ -196,7 +196,7 @@ def _document(request: RecordedRequest) -> dict[str, Any]:
     if document is None:
         raise Refusal(400, "The body must be a JSON object")
     try:
-        check_json(document, "the body")
+        check_json(document, "the body", depth=2 * MAX_DEPTH)  # one of its values may be nested so deep
     except ConfigurationError as error:  # it is nested too deep
         raise Refusal(400, str(error)) from None
     return document

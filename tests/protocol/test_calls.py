@@ -71,7 +71,7 @@ async def test_a_page_size_of_none_is_not_sent(service, where):
     assert sizes == ["absent", "absent", 7]
 
 
-PATHS = {"a/b": "a%2Fb", "a?x=1": "a%3Fx%3D1", "a#f": "a%23f", "a b": "a%20b", "..x": "..x", "é": "%C3%A9"}
+PATHS = {"a/b": "a%2Fb", "a?x=1": "a%3Fx%3D1", "a;f": "a%3Bf", "a&b": "a%26b", "..x": "..x", "é": "%C3%A9"}
 
 
 @pytest.mark.parametrize(("project", "path"), [*PATHS.items(), ("a%2Fb", "a%252Fb")])
