@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl as ssl_module
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
@@ -25,6 +26,7 @@ from .model.thread import Thread
 from .model.wire_value import MISSING, Missing, load_converter
 from .protocol.calls import AskOptions, ask_call, create_job_call
 from .runtime.caller import caller
+from .runtime.recordings import Recordings
 from .settings.api_keys import KeySource
 from .settings.assumptions import Assumptions
 from .settings.environment import from_environment, session_keys
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from .quota.quota import Quota
     from .storage.store import Store
 
-__all__ = ["MintlifySession", "record_requests"]
+__all__ = ["MintlifySession", "record_requests", "steps_of"]
 
 log = logging.getLogger("mintlify_async")
 
@@ -523,3 +525,17 @@ def record_requests(session: MintlifySession, recorder: RequestRecorder | None) 
     For the testing kit.
     """
     session._core.shared.transport.recorder = recorder  # pyright: ignore[reportPrivateUsage] - defined in this file
+
+
+def steps_of(session: MintlifySession) -> Callable[[], Recordings]:
+    """Return what gives the steps on the running loop that the end of *session* waits for.
+
+    For the testing kit. It does not keep the session alive.
+    """
+    shared = weakref.ref(session._core.shared)  # pyright: ignore[reportPrivateUsage] - defined in this file
+
+    def steps() -> Recordings:
+        alive = shared()
+        return Recordings() if alive is None else alive.recordings()
+
+    return steps

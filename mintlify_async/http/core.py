@@ -111,6 +111,13 @@ class Shared:
             self._parts.setdefault(kind, kind())
         return cast("T", self._parts[kind])
 
+    def recordings(self) -> Recordings:
+        """Return this loop's steps that outlive their callers. A closed session waits for none."""
+        try:
+            return self.loops.get().recordings
+        except StateError:
+            return Recordings()
+
     def __del__(self) -> None:
         """Free the connections, and warn, if the session was not closed."""
         if self.loops.abandon():
@@ -152,10 +159,7 @@ class Core:
 
     def recordings(self) -> Recordings:
         """Return this loop's steps that outlive their callers. A closed session waits for none."""
-        try:
-            return self.shared.loops.get().recordings
-        except StateError:
-            return Recordings()
+        return self.shared.recordings()
 
     def observe(self, operation: str, **facts: Fact | None) -> Observation | None:
         """Begin to follow an operation. Return None if the session has no observer, or the observer fails."""

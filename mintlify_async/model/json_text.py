@@ -179,19 +179,37 @@ def mask_secret(text: str, secret: str, mask: str = MASK) -> str:
 
 @lru_cache(maxsize=64)  # its arguments show nowhere
 def _every_form(secret: str) -> re.Pattern[str]:
-    return re.compile("".join(map(_forms, secret)))
+    # A run of backslashes is one atomic group, which also takes those of the escape behind it. If each one had
+    # its own forms, a long run could be divided between them in exponentially many ways.
+    return re.compile("".join(map(_run_and_next, re.finditer(r"(\\*)([^\\]?)", secret))))
 
 
-def _forms(character: str) -> str:
-    """Return a pattern of the forms of *character*: itself, escaped in JSON (within JSON), or in a URL."""
+def _run_and_next(found: re.Match[str]) -> str:
+    """Return a pattern of the forms of some backslashes and of the character behind them."""
+    length, character = len(found[1]), found[2]
+    if not length:
+        return _forms(character)
+    is_own = found.string.startswith("u005c", found.start(2))  # of the key itself, and no escape
+    backslash = r"\\|%(?i:5c)" if is_own else r"\\|%(?i:5c)|u(?i:005c)"
+    return f"(?>(?:{backslash}){{{length},{8 * length + 7}}}){_forms(character, escape='')}"
+
+
+def _forms(character: str, escape: str = r"\\{1,7}") -> str:
+    """Return a pattern of the forms of *character*: itself, escaped in JSON (within JSON), or in a URL.
+
+    *escape* is the pattern of the backslashes before an escape. It is empty if they are matched already.
+    """
+    if not character:
+        return ""
     # Each nesting doubles the backslashes; a bound keeps the search linear.
     units = character.encode("utf-16-be", "surrogatepass")
-    escaped = "".join(rf"\\{{1,7}}u(?i:{units[at : at + 2].hex()})" for at in range(0, len(units), 2))
+    codes = [f"u(?i:{units[at : at + 2].hex()})" for at in range(0, len(units), 2)]
+    escaped = escape + r"\\{1,7}".join(codes)
     quoted = "".join(f"%(?i:{byte:02x})" for byte in character.encode("utf-8", "surrogatepass"))
     plain = re.escape(character)
-    if not character.isalnum():
+    if escape and not character.isalnum():
         plain = rf"\\{{0,7}}{plain}"
-    return f"(?:{plain}|{escaped}|{quoted})"
+    return f"(?:{escaped}|{plain}|{quoted})"
 
 
 def mask_text(text: str, key: str | None = None) -> str:

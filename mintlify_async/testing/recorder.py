@@ -26,7 +26,9 @@ from cattrs import Converter
 
 from ..http.failures import FOREIGN_ERRORS
 from ..protocol.calls import Call
-from ..session import MintlifySession, record_requests
+from ..runtime.recordings import KeptStep, Recordings
+from ..runtime.worker_thread import compute
+from ..session import MintlifySession, record_requests, steps_of
 from ..version import __version__
 from .redaction import BodyRedactor, hide, redact_header, redact_path, secrets_in
 
@@ -137,10 +139,10 @@ class Recorder:
     URLs, the project and the domain are replaced by text of the same length and the same escapes. Names of
     fields, event types, ids of jobs, threads, messages and requests, dates, white space and punctuation stay.
 
-    Each exchange stays in memory until its response has ended, and is then written in one piece, before the
-    end is returned to your code. So sessions, loops and threads may share a recorder, and there is nothing to
-    close. A complete response of more than 32 KiB is written by a thread. One that is interrupted, or that
-    your code leaves early, stops the event loop while it is written, some 0.3 s for 1 MB.
+    Each exchange stays in memory until its response has ended, and is then written in one piece. So sessions,
+    loops and threads may share a recorder, and there is nothing to close. A complete response is written
+    before its end is returned to your code. A thread writes a response of more than 32 KiB. If such a
+    response is interrupted, or your code leaves it early, it is in the file when the session is closed.
 
     Pauses are measured when the response is read, so slow reading makes longer pauses. If the file can no
     longer be written, a warning is logged and the recording ends. The requests continue.
@@ -162,11 +164,15 @@ class Recorder:
 
     def record(self, session: MintlifySession) -> Self:
         """Record every request of *session* and of the sessions that share its connections, from now on."""
-        record_requests(session, self._record)
+        record_requests(session, partial(self._record, steps_of(session)))
         return self
 
     async def _record(
-        self, call: Call, headers: Mapping[str, str], response: Awaitable[aiohttp.ClientResponse]
+        self,
+        steps: Callable[[], Recordings],
+        call: Call,
+        headers: Mapping[str, str],
+        response: Awaitable[aiohttp.ClientResponse],
     ) -> aiohttp.ClientResponse:
         """Send a request, and return a response whose body is recorded."""
         exchange = Exchange(
@@ -178,21 +184,31 @@ class Recorder:
             request_body=call.body or b"",
             at=asyncio.get_running_loop().time(),
         )
+        self._began = exchange.at if self._began is None else self._began
+        keep = partial(self._keep, steps())
         try:
-            recorded = _RecordedResponse(await response, exchange, self.keep)
+            recorded = _RecordedResponse(await response, exchange, keep)
         except BaseException as error:  # also a cancellation, because there is no response
             exchange.after = asyncio.get_running_loop().time() - exchange.at
             exchange.error = type(error).__name__
-            self.keep(exchange)
+            keep(exchange)
             raise
         return cast("aiohttp.ClientResponse", recorded)
+
+    def _keep(self, steps: Recordings, exchange: Exchange) -> KeptStep | None:
+        """Write an exchange now if it is small. Else return the step in which a thread writes it."""
+        size = len(exchange.request_body) + sum(len(data) for _, data in exchange.body)
+        if size <= SMALL_BYTES:
+            self.keep(exchange)
+            return None
+        return steps.keep(compute([partial(self.keep, exchange)]), f"{exchange.operation} was not recorded")
 
     def keep(self, exchange: Exchange) -> None:
         """Write an exchange whose response has ended."""
         if self._path is None:
             return
-        self._began = exchange.at if self._began is None else self._began
-        shown = evolve(exchange.redacted(keep_text=self._keep_text), at=exchange.at - self._began)
+        at = exchange.at - (exchange.at if self._began is None else self._began)
+        shown = evolve(exchange.redacted(keep_text=self._keep_text), at=at)
         try:
             self._write(self._path, CONVERTER.unstructure(shown), os.O_APPEND)
         except OSError as error:
@@ -203,7 +219,15 @@ class Recorder:
     def _write(path: Path, line: Mapping[str, Any], how: int) -> None:
         # Opened for each line, so nothing stays open, and a file that was moved away is not written to.
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600), "wb") as file:
-            file.write(json.dumps(line).encode() + b"\n")
+            # In pieces, because other threads stand still while a long text is encoded.
+            fields = [f"{json.dumps(name)}: {_dumped(value)}" for name, value in line.items()]
+            file.write(f"{{{', '.join(fields)}}}\n".encode())
+
+
+def _dumped(value: Any) -> str:
+    if not isinstance(value, list):
+        return json.dumps(value)
+    return f"[{', '.join(map(json.dumps, cast('list[Any]', value)))}]"
 
 
 class _RecordedResponse:
@@ -212,14 +236,18 @@ class _RecordedResponse:
     Args:
         response: The response.
         exchange: The request, to which the response is added.
-        keep: Gets the exchange once, when the response has ended.
+        keep: Gets the exchange once, when the response has ended, and returns the step that writes it.
     """
 
     def __init__(
-        self, response: aiohttp.ClientResponse, exchange: Exchange, keep: Callable[[Exchange], None]
+        self,
+        response: aiohttp.ClientResponse,
+        exchange: Exchange,
+        keep: Callable[[Exchange], KeptStep | None],
     ) -> None:
         self._response, self._keep = response, keep
-        self._exchange, self._last, self._kept = exchange, exchange.at, False
+        self._exchange, self._last = exchange, exchange.at
+        self._kept, self._step = False, cast("KeptStep | None", None)
         exchange.after, exchange.status, exchange.how = self._elapsed(), response.status, "left"
         for name, value in response.headers.items():
             exchange.headers.setdefault(name.lower(), value)
@@ -242,28 +270,19 @@ class _RecordedResponse:
         self._exchange.how, self._exchange.error = "lost", type(error).__name__
 
     def ended(self, *, whole: bool) -> None:
-        """Keep the exchange after the end of its response."""
-        if self._note_end(whole=whole):
-            self._keep(self._exchange)
+        """Keep the exchange after the end of its response, once."""
+        if self._kept:
+            return
+        self._kept, self._exchange.ended_after = True, self._elapsed()
+        if whole:
+            self._exchange.how = "whole"
+        self._step = self._keep(self._exchange)
 
     async def ended_whole(self) -> None:
-        """Keep the exchange after the complete response. A thread writes a large one."""
-        if not self._note_end(whole=True):
-            return
-        if sum(len(data) for _, data in self._exchange.body) <= SMALL_BYTES:
-            self._keep(self._exchange)
-            return
-        loop = asyncio.get_running_loop()
-        await asyncio.shield(loop.run_in_executor(None, self._keep, self._exchange))
-
-    def _note_end(self, *, whole: bool) -> bool:
-        """Note the end, and return whether it is the first one."""
-        is_first, self._kept = not self._kept, True
-        if is_first:
-            self._exchange.ended_after = self._elapsed()
-            if whole:
-                self._exchange.how = "whole"
-        return is_first
+        """Keep the exchange after the complete response, and wait until it is written."""
+        self.ended(whole=True)
+        if self._step is not None:
+            await self._step.result()
 
     def close(self) -> None:
         content = self._response.content

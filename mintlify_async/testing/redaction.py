@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -39,14 +40,22 @@ _SECRET_HEADER: Final = re.compile(r"authorization|cookie|key|token|secret|passw
 _SHORTEST_SECRET: Final = 8
 """A shorter secret may be part of other words: it is replaced in its own place only."""
 
-_TOKEN: Final = re.compile(
-    r'"(?P<text>[^"\\]*(?:\\.[^"\\]*)*)(?P<end>"?)'
-    r"|(?P<word>true|false|null|NaN|-?Infinity)\b"
+_KEPT_MEMBERS: Final = rf"""(?P<kept>(?:"(?:{"|".join(sorted(_KEPT_FIELDS))})":[ ]?"[^"\\]*+",[ ]?)++)"""
+"""A run of fields whose text stays, which is one token because most text of an answer's events is such."""
+
+_ONE_TOKEN: Final = (
+    r'"(?P<text>[^"\\]*+(?:\\.[^"\\]*+)*+)"?'
     r"|(?P<mark>[][{}:,])"
-    r"|(?P<other>[^]\"[{}:,]+?(?=true|false|null|NaN|Infinity|[]\"[{}:,]|\Z))",
-    re.DOTALL,
+    r"|(?P<word>(?:true|false|null|NaN|-?Infinity)\b)"
+    r"|(?P<other>[^]\"[{}:,]+?(?=true|false|null|NaN|Infinity|[]\"[{}:,]|\Z))"
 )
-_ESCAPE: Final = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|u[0-9a-fA-F]{0,3}|.)", re.DOTALL)
+_SINGLE_TOKEN: Final = re.compile(_ONE_TOKEN, re.DOTALL)
+_TOKEN: Final = re.compile(f"{_KEPT_MEMBERS}|{_ONE_TOKEN}", re.DOTALL)
+_NO_NUMBER: Final = re.compile(r"[^\W0-9eE]")
+_DIGIT: Final = re.compile("[0-9]")
+_CODE: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
+_ESCAPE: Final = re.compile(r"(\\(?:u[0-9a-fA-F]{0,4}|.))", re.DOTALL)
+_LINE: Final = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
 _SSE_FIELD: Final = re.compile(r"(data|event|id|retry)?:[ ]?")
 _KEY_IN_TEXT: Final = re.compile(r"""threadKey(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?([^"'\\\s,}&]+)""")
 # At the start of a word, or after a JSON escape such as \\n, whose letter would count as part of the word.
@@ -78,25 +87,27 @@ def redact_text(text: str) -> str:
     """Return *text*, which may be the inside of a JSON string, with as many bytes and nothing to read."""
     if "\\" not in text:
         return _translated(text)
-    pieces, start = list[str](), 0
-    for found in _ESCAPE.finditer(text):
-        pieces += _translated(text[start : found.start()]), _other_escape(found)
-        start = found.end()
-    return "".join([*pieces, _translated(text[start:])])
+    pieces = _ESCAPE.split(text)  # text, escape, text, …
+    pieces[::2] = map(_translated, pieces[::2])
+    pieces[1::2] = map(_other_escape, pieces[1::2])
+    return "".join(pieces)
 
 
 def _translated(text: str) -> str:
+    if len(text) <= SLICE:
+        return text.translate(_OTHERS)
     # In slices, because other threads stand still while Python translates one.
     return "".join(text[at : at + SLICE].translate(_OTHERS) for at in range(0, len(text), SLICE))
 
 
-def _other_escape(found: re.Match[str]) -> str:
-    code = found["code"]
+@lru_cache(maxsize=1024)
+def _other_escape(escape: str) -> str:
+    code = _CODE.fullmatch(escape)
     if code is None:
-        return found[0] if found[0].isascii() else found[0].translate(_OTHERS)
-    value = int(code, 16)
+        return escape if escape.isascii() else escape.translate(_OTHERS)
+    value = int(code[1], 16)
     if value < 0x20 or 0xD800 <= value < 0xE000:  # a control character, or half of a pair
-        return found[0] if value < 0x20 else r"\ud83d" if value < 0xDC00 else r"\ude00"
+        return escape if value < 0x20 else r"\ud83d" if value < 0xDC00 else r"\ude00"
     return r"\u0078" if value < 0x80 else r"\u00e9"
 
 
@@ -106,6 +117,10 @@ def _other_character(character: str) -> str:
     if size == 1:
         return "\udcff"  # a byte that is not UTF-8
     return "é" if size == 2 else "…" if size == 3 else "😀"
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return chr(int(found[1], 16))
 
 
 @define
@@ -134,29 +149,36 @@ class _JsonRedactor:
         return "".join(map(self._token, _TOKEN.finditer(text)))
 
     def _token(self, found: re.Match[str]) -> str:
-        level = self._levels[-1]
-        if found["mark"]:
-            self._mark(found["mark"], level)
-        elif found["text"] is not None:
-            if not self._shows(found["text"], level):
-                return f'"{redact_text(found["text"])}{found["end"]}'
-        elif found["other"] and not self._keep_text:
-            if re.search(r"[^\W0-9eE]", found["other"]):  # no number
-                return redact_text(found["other"])
-            return found[0] if level.ours else re.sub("[0-9]", "1", found[0])
-        return found[0]
+        kind, token = found.lastgroup, found[0]
+        if kind == "mark":
+            self._mark(token)
+        elif kind == "kept":
+            level = self._levels[-1]
+            if not (level.ours and level.is_object and level.awaits_name):
+                return "".join(map(self._token, _SINGLE_TOKEN.finditer(token)))
+            level.name = token.rsplit('"', 4)[1]  # of the last field
+        elif kind == "text":
+            text = found["text"]
+            if not self._shows(text, self._levels[-1]):
+                return f'"{redact_text(text)}{token[len(text) + 1 :]}'
+        elif kind == "other" and not self._keep_text:
+            if _NO_NUMBER.search(token):
+                return redact_text(token)
+            return token if self._levels[-1].ours else _DIGIT.sub("1", token)
+        return token
 
     def _shows(self, text: str, level: _Level) -> bool:
         """Return whether a string, a field's name or a value, stays."""
         if level.is_object and level.awaits_name:
-            level.name = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
+            level.name = _CODE.sub(_unescaped, text) if "\\" in text else text
             return self._keep_text or _FIELD_NAME.fullmatch(level.name) is not None
         if level.name == _SECRET_FIELD:
             return False
         ours = level.ours and level.name in _KEPT_FIELDS
         return self._keep_text or ours or level.name in _KEPT_EVERYWHERE
 
-    def _mark(self, mark: str, level: _Level) -> None:
+    def _mark(self, mark: str) -> None:
+        level = self._levels[-1]
         if mark in "{[":
             ours = level.ours and (level.name in _STRUCTURE or not (level.name or level.is_object))
             self._levels.append(_Level(mark == "{", ours, "" if mark == "{" else level.name))
@@ -188,13 +210,13 @@ class BodyRedactor:
         if text.lstrip()[:1] in ("{", "["):
             return _encoded(mark + json.feed(text))
         # An event's data may be several lines, which are one JSON text; a blank line ends it.
-        lines = re.split(r"(\r\n|\n|\r)", text)
-        return _encoded(mark + "".join(self._line(json, line) for line in lines))
+        # Line by line, because other threads stand still while a long text is split.
+        lines = _LINE.finditer(text)
+        return _encoded(mark + "".join([self._line(json, line[1]) + line[2] for line in lines]))
 
     def _line(self, json: _JsonRedactor, line: str) -> str:
-        if line in ("", "\r\n", "\n", "\r"):
-            if line == "":
-                json.reset()
+        if not line:
+            json.reset()
             return line
         opening = _SSE_FIELD.match(line) or _V4_LINE.match(line)
         start = opening.end() if opening else 0

@@ -73,3 +73,16 @@ def test_the_cost_of_masking_is_linear() -> None:
         started = time.process_time()
         mask_text(piece * (400_000 // len(piece)), "/+/a")
         assert time.process_time() - started < 3, piece
+
+
+@pytest.mark.parametrize(
+    "secret", ["b" + "\\" * 6 + "a", "a" + "\\" * 12 + "b", "\\a" * 20, "/\\" * 20, r"\u005c" * 8]
+)
+def test_a_key_with_backslashes_costs_no_more(secret: str) -> None:
+    """It is masked in every form, and a long text of backslashes is searched in linear time."""
+    nested = json.dumps(json.dumps(f"x{secret}y"))
+    assert mask_text(nested, secret) == '"\\"x***y\\""'
+    for piece in ("\\", "\\a", "\\u005c", "%5c", "\\/", "\\\\a"):
+        started = time.process_time()
+        mask_text(piece * (20_000 // len(piece)), f"{secret}z")
+        assert time.process_time() - started < 1, piece

@@ -6,6 +6,8 @@ import asyncio
 import json
 import re
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -331,9 +333,10 @@ def test_no_text_is_left_of_other_bodies(body, redacted):
     assert BodyRedactor(False).redact(body) == redacted
 
 
+@pytest.mark.parametrize("how", ["whole", "lost", "left"])
 @pytest.mark.parametrize("delta", ["word and ", "Grüße, 世界! " * 40_000], ids=["many", "one"])
-async def test_a_large_answer_does_not_stop_the_event_loop(tmp_path, delta):
-    """1 MB is replaced and written by a thread. The recording is complete when the answer is."""
+async def test_a_large_answer_does_not_stop_the_event_loop(tmp_path, delta, how):
+    """A thread writes 1 MB redacted: before a whole answer is returned, or else before the session ends."""
     count = 1 + 400_000 // len(delta)
     start = [{"type": "start"}, {"type": "text-start", "id": "1"}]
     deltas = [{"type": "text-delta", "id": "1", "delta": delta}] * min(count, 15_000)
@@ -344,14 +347,24 @@ async def test_a_large_answer_does_not_stop_the_event_loop(tmp_path, delta):
     class Watched(Recorder):
         def keep(self, exchange: Exchange) -> None:
             threads.append(threading.current_thread())
+            time.sleep(0.1)
             super().keep(exchange)
 
     async with LocalService() as service, service.session() as session:
-        service.script.ask(body=[b"".join(map(to_bytes, [*start, *deltas, *end]))])
+        fault = faults.Cut(at=-5) if how == "lost" else None
+        body = b"".join(map(to_bytes, [*start, *deltas, *end]))
+        pieces = [body[:100_000], body[100_000:]] if how == "whole" else [body[:100_000], 1.0, body[100_000:]]
+        service.script.ask(body=pieces, fault=fault)
         Watched(tmp_path / "r.jsonl").record(session)
-        await session.ask("Hm?")
-        line = json.loads((tmp_path / "r.jsonl").read_text().splitlines()[1])
-    assert line["how"] == "whole"
+        async with session.ask("Hm?") as reply:
+            with suppress(StreamInterruptedError):
+                async for event in reply:
+                    if how == "left" and event.type == "text-start":
+                        break
+        if how == "whole":
+            assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 2
+    line = json.loads((tmp_path / "r.jsonl").read_text().splitlines()[1])
+    assert line["how"] == how
     assert threads
     assert in_loop not in threads
 
