@@ -275,7 +275,7 @@ class _KeyedSending(Sending):
         if not asked:
             return None
         self._attempt_now, self._snapshot = self._new_attempt(), None
-        error = await self._release(attempt, max(CLEAN_UP_SECONDS, seconds))
+        error = await self._release(attempt, seconds + CLEAN_UP_SECONDS)
         return None if error is None else f"its dedupe_key is not free again: {error}"
 
     async def failed(self, error: BaseException) -> None:

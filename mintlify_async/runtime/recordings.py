@@ -29,7 +29,7 @@ CANCELLED_PATIENCE: Final = 0.25
 FIRST_PAUSE: Final = 0.05
 """Seconds until a step is tried again; doubles each time."""
 
-LONGEST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 0.25
 """Longest such pause, in seconds."""
 
 log = logging.getLogger("mintlify_async")

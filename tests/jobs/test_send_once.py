@@ -577,10 +577,11 @@ async def test_a_key_is_free_while_a_refused_call_pauses(service, troubled):
 
 
 @pytest.mark.parametrize(("locked", "posts"), [(1, 2), (30, 1)])
-async def test_a_key_that_is_not_free_in_time_ends_the_retries(service, troubled, locked, posts):
+@pytest.mark.parametrize("headers", [{}, {"Retry-After": "5"}])
+async def test_a_key_that_is_not_free_in_time_ends_the_retries(service, troubled, headers, locked, posts):
     """A ledger that is locked for a moment changes nothing; for longer, the refusal is raised with a note."""
     troubled.trouble = failing("released", locked)
-    service.script.create_job(status=429, headers={"Retry-After": "5"})
+    service.script.create_job(status=429, headers=headers)
     async with service.session(ledger=troubled) as session:
         if posts == 2:
             assert (await session.create_job("Fix it", dedupe_key="k")).id == "job_1"
