@@ -577,7 +577,7 @@ async def test_a_key_is_free_while_a_refused_call_pauses(service, troubled):
 
 
 @pytest.mark.parametrize(("locked", "posts"), [(1, 2), (30, 1)])
-@pytest.mark.parametrize("headers", [{}, {"Retry-After": "5"}])
+@pytest.mark.parametrize("headers", [{"Retry-After": "1"}, {"Retry-After": "5"}])
 async def test_a_key_that_is_not_free_in_time_ends_the_retries(service, troubled, headers, locked, posts):
     """A ledger that is locked for a moment changes nothing; for longer, the refusal is raised with a note."""
     troubled.trouble = failing("released", locked)
