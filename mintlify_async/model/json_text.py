@@ -179,8 +179,8 @@ def mask_secret(text: str, secret: str, mask: str = MASK) -> str:
 
 @lru_cache(maxsize=64)  # its arguments show nowhere
 def _every_form(secret: str) -> re.Pattern[str]:
-    # A run of backslashes is one atomic group, which also takes those of the escape behind it. If each one had
-    # its own forms, a long run could be divided between them in exponentially many ways.
+    # A run of backslashes is one atomic group, which also takes those of the escape behind it. If each one
+    # had its own forms, a long run could be divided between them in exponentially many ways.
     return re.compile("".join(map(_run_and_next, re.finditer(r"(\\*)([^\\]?)", secret))))
 
 
