@@ -12,12 +12,13 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from mintlify_async.version import __version__
 
 from .argument_parser import make_parser
-from .exit_status import CLOSED_PIPE, DONE, INTERRUPTED, TROUBLE, USAGE
+from .exit_status import CLOSED_PIPE, DONE, INTERRUPTED, TERMINATED, TROUBLE, USAGE
+from .sigterm import on_sigterm
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,8 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.exit(USAGE, f"mintlify-async: {why}\n")
         if hasattr(output, "reconfigure"):  # the terminal's encoding may lack characters of an answer
             output.reconfigure(errors="replace")
-        runner = importlib.import_module(".run_command", __package__)
-        status: int = runner.run(importlib.import_module(f".{options.command}", __package__).run, options)
+        with on_sigterm(_terminate):  # a running event loop has a handler of its own
+            runner = importlib.import_module(".run_command", __package__)
+            status: int = runner.run(importlib.import_module(f".{options.command}", __package__).run, options)
         return _flushed(status)
     except SystemExit as end:  # argparse has printed the help or the error
         return end.code if isinstance(end.code, int) else USAGE
@@ -50,6 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:  # the reading program has exited, as in `| head -1`, which is not an error
         return _flushed(CLOSED_PIPE)
+
+
+def _terminate(*_: object) -> NoReturn:
+    sys.exit(TERMINATED)
 
 
 def _flushed(status: int) -> int:

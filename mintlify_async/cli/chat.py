@@ -1,8 +1,8 @@
 """``chat`` runs a conversation in the terminal. With a name, it is kept for another day.
 
 The prompt is read outside the event loop, so that line editing works. At the prompt, Ctrl-C only clears the
-line. During an answer, Ctrl-C stops the answer and keeps the conversation. A line of one word that begins
-with ``/`` is a command, and is never sent.
+line. During an answer, Ctrl-C stops the answer and keeps the conversation. SIGTERM ends the command. A line
+of one word that begins with ``/`` is a command, and is never sent.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..errors import ConfigurationError, MintlifyError
 from .ask import question_options, show_sources, stream
 from .error_advice import UsageError, explain
 from .exit_status import DONE, TROUBLE
+from .run_command import until_terminated
 from .settings import FOR_QUESTIONS, open_session
 from .standard_input import is_closed, read_line
 from .terminal import Terminal
@@ -48,7 +49,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
             store = mintlify.SQLiteStore(file) if file else None
             chat = session.conversation(fp=options.fp, owner=options.fp, store=store, id=options.name)
             if file:
-                runner.run(chat.load())
+                runner.run(until_terminated(chat.load()))
             _greet(chat, options.name, file, terminal)
             return _Talk(runner, session, chat, options, terminal).run()
         finally:
@@ -93,7 +94,7 @@ class _Talk:
             self.reply = self.chat.ask(question, **question_options(self.options))
             await stream(self.reply, self.terminal)
 
-        self.runner.run(ask())
+        self.runner.run(until_terminated(ask()))
 
     def _obey(self, command: str) -> None:
         match command:
@@ -102,7 +103,7 @@ class _Talk:
                 kept = f"; {self.options.name} stays as it was" if self.options.name else ""
                 self.terminal.note(f"a new conversation, which is not kept{kept}")
             case "/undo" if question := _last_question(self.chat):
-                self.runner.run(self.chat.undo())
+                self.runner.run(until_terminated(self.chat.undo()))
                 self.reply = None
                 self.terminal.note(f"taken back: {question}")
             case "/undo":

@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import signal
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import MintlifyError
 from .error_advice import UsageError, explain
 from .exit_status import INTERRUPTED, TERMINATED
+from .sigterm import on_sigterm
 from .terminal import OutputError, Terminal
+
+T = TypeVar("T")
 
 Command = Callable[[argparse.Namespace, Terminal], Coroutine[Any, Any, int] | int]
 """A coroutine function, which gets an event loop, or a plain function, which makes its own."""
@@ -41,7 +42,7 @@ def run(command: Command, options: argparse.Namespace) -> int:
         log.setLevel(logging.DEBUG)
     try:
         result = command(options, terminal)
-        return result if isinstance(result, int) else asyncio.run(_until_terminated(result))
+        return result if isinstance(result, int) else asyncio.run(until_terminated(result))
     except KeyboardInterrupt:
         terminal.note("interrupted")
         return INTERRUPTED
@@ -57,8 +58,8 @@ def run(command: Command, options: argparse.Namespace) -> int:
         log.setLevel(logging.NOTSET)
 
 
-async def _until_terminated(command: Coroutine[Any, Any, int]) -> int:
-    """Run *command*, and cancel it on SIGTERM, because CI services end a run with SIGTERM."""
+async def until_terminated(step: Coroutine[Any, Any, T]) -> T:
+    """Run *step*, and cancel it on SIGTERM."""
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
@@ -67,6 +68,5 @@ async def _until_terminated(command: Coroutine[Any, Any, int]) -> int:
         task.cancel()
         loop.call_soon_threadsafe(lambda: None)
 
-    with suppress(ValueError):  # a thread of a test
-        signal.signal(signal.SIGTERM, cancel)
-    return await command
+    with on_sigterm(cancel):
+        return await step

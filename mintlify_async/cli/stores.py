@@ -95,8 +95,17 @@ async def open_ledger(options: argparse.Namespace, *, create: bool) -> AsyncGene
 
 def _file_store(name: str, *, create: bool) -> mintlify.SQLiteStore:
     store = mintlify.SQLiteStore(name)
+    if Path(name).is_dir():
+        raise UsageError(f"the ledger {name} is a folder: name a SQLite file in it")
+    if Path(name).is_file() and not _may_be_database(name):
+        raise UsageError(f"the ledger {name} is no SQLite file: name another file")
     if create:
         Path(name).parent.mkdir(parents=True, exist_ok=True)
     elif not Path(name).is_file():
         raise UsageError(f"there is no ledger {name}")
     return store
+
+
+def _may_be_database(name: str) -> bool:
+    with Path(name).open("rb") as file:
+        return file.read(16) in (b"", b"SQLite format 3\0")  # SQLite begins an empty file

@@ -227,7 +227,7 @@ class Recorder:
 def _dumped(value: Any) -> str:
     if not isinstance(value, list):
         return json.dumps(value)
-    return f"[{', '.join(map(json.dumps, cast('list[Any]', value)))}]"
+    return f"[{', '.join(map(json.dumps, value))}]"  # pyright: ignore[reportUnknownArgumentType] - of JSON
 
 
 class _RecordedResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
+import termios
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 import mintlify_async
 from mintlify_async.testing import LocalService, faults
-from tests.support.child_process import child_environment
+from tests.support.child_process import LONGEST_SECONDS, child_environment
 from tests.support.command_line import Ended, run, start
 from tests.support.terminal_screen import CTRL_C, CTRL_D, Screen, on_terminal
 
@@ -216,3 +217,43 @@ async def test_other_lines_with_a_slash_are_questions(service, tmp_path, line, s
     """Two slashes send a word with one."""
     assert (await talk(service, tmp_path, line + "\n"))[0] == 0
     assert service.requests[0].json["messages"][0]["parts"][0]["text"] == sent
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("moment", ["load", "prompt", "answer"])
+async def test_sigterm_ends_it_in_order(service, tmp_path, moment):
+    """Status 143 without a traceback. The terminal shows typed keys again."""
+    command = ("-m", "mintlify_async", "chat", *(["work"] if moment == "load" else []))
+    if moment == "load":
+        command = ("-c", SLOW_LOAD, *command[2:])
+    async with on_terminal(*command, env=settings(service, tmp_path)) as screen:
+        if moment == "load":
+            await screen.until("loading")
+        else:
+            await screen.until("> ")
+        if moment == "answer":
+            started = [{"type": "start"}, {"type": "text-start", "id": "1"}]
+            service.script.ask(events=[*started, {"type": "text-delta", "id": "1", "delta": "Half of"}, 60.0])
+            screen.press("How do I create a job?\n")
+            await screen.until("Half of")
+        await asyncio.sleep(0.1)  # readline begins to wait a moment after its prompt
+        screen.process.terminate()
+        async with asyncio.timeout(LONGEST_SECONDS):
+            assert await screen.ended() == 143
+        assert "Traceback" not in screen.output
+        assert termios.tcgetattr(screen.descriptor)[3] & termios.ECHO
+    assert not service.answering
+
+
+SLOW_LOAD = """
+import asyncio, sys
+from mintlify_async import Conversation
+from mintlify_async.cli import main
+
+async def load(self):
+    print("loading", flush=True)
+    await asyncio.sleep(60)
+
+Conversation.load = load
+sys.exit(main())
+"""

@@ -18,7 +18,7 @@ import pytest
 from aiohttp import web
 
 from mintlify_async.cli.argument_parser import make_parser
-from mintlify_async.testing import LocalService
+from mintlify_async.testing import LocalService, faults
 from tests.support.child_process import child_environment
 from tests.support.command_line import run, start
 from tests.support.terminal_screen import on_terminal
@@ -345,3 +345,51 @@ async def test_doctor_finds_a_server_that_is_not_the_service(service, answer):
     assert "broken    base URL: " in verified.out
     assert "fix it: MINTLIFY_BASE_URL=" in verified.out
     assert "key prefixes: the admin key" not in verified.out
+
+
+# What to do is said once ---------------------------------------------------------------------------
+
+
+async def test_an_unknown_outcome_names_the_dashboard_once(service):
+    """Status 5: the job may have been created, and one line says where to look."""
+    service.script.create_job(fault=faults.Cut(at=0))
+    status, out, err = await run(*CREATE, "Fix it", service=service)
+    assert (status, out) == (5, "")
+    assert err.count("look at the dashboard") == 1
+
+
+@pytest.mark.parametrize("command", [[*CREATE, "--dedupe-key", "k", "Fix it"], ["ledger", "list"]])
+@pytest.mark.parametrize("kind", ["folder", "notes"])
+async def test_a_ledger_that_is_no_database_is_a_setting(service, tmp_path, command, kind):
+    """A folder or a file of something else: status 2, one line with its name, and nothing is sent."""
+    place = tmp_path / "ledger"
+    if kind == "folder":
+        place.mkdir()
+    else:
+        place.write_text("These are my notes.")
+    arguments = [*command[:2], "--ledger", str(place), *command[2:]]
+    status, out, err = await run(*arguments, service=service)
+    assert (status, out) == (2, "")
+    (line,) = err.splitlines()
+    assert f"the ledger {place} is " in line
+    assert service.requests == []
+
+
+@pytest.mark.parametrize("command", [["ask", "Hm?"], [*CREATE, "--wait", "Fix it"], ["doctor"]])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_tunnel_that_wants_a_password(service, command, scheme):
+    """A proxy refuses CONNECT with 407: one line says how to give it the password. Nothing is sent."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Who?\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1") as server:
+        proxy = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        url = f"{scheme}://docs.invalid" if scheme == "https" else service.base_url
+        status, out, err = await run(*command, service=service, MINTLIFY_PROXY=proxy, MINTLIFY_BASE_URL=url)
+    assert status == 1
+    told = out if command == ["doctor"] else err
+    assert told.count("MINTLIFY_PROXY=http://user:password@host:port") == 1, out + err
+    assert service.requests == []

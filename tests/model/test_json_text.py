@@ -75,9 +75,7 @@ def test_the_cost_of_masking_is_linear() -> None:
         assert time.process_time() - started < 3, piece
 
 
-@pytest.mark.parametrize(
-    "secret", ["b" + "\\" * 6 + "a", "a" + "\\" * 12 + "b", "\\a" * 20, "/\\" * 20, r"\u005c" * 8]
-)
+@pytest.mark.parametrize("secret", ["b" + "\\" * 6 + "a", "\\a" * 20, "/\\" * 20, r"\u005c" * 8])
 def test_a_key_with_backslashes_costs_no_more(secret: str) -> None:
     """It is masked in every form, and a long text of backslashes is searched in linear time."""
     nested = json.dumps(json.dumps(f"x{secret}y"))
