@@ -17,6 +17,8 @@ from typing import Any, Final
 from ..errors import StateError
 from .tasks import start_task
 
+__all__ = ["KeptStep", "Recordings"]
+
 RETRY_SECONDS: Final = 60.0
 """For how long a step is retried, in seconds."""
 

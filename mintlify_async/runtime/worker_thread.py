@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+__all__ = ["compute"]
+
 T = TypeVar("T")
 
 
