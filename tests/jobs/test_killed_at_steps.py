@@ -140,18 +140,19 @@ async def test_twenty_callers_of_four_processes(tmp_path, request, kind, mode):
 
 BATCH = """
 import asyncio, sys
-from mintlify_async import Limit, MintlifyError, MintlifySession, Quota
+from mintlify_async import Limit, MintlifyError, MintlifySession, Quota, Timeouts
 from mintlify_async.jobs import claims
 from tests.support.keyed_worker import opened
 from tests.support.quick_polls import QuickPolls
 
-claims.SENDING_SECONDS = claims.LIMIT_MARGIN = 1.0  # in this process alone: a dead call counts for 3 s
+claims.SENDING_SECONDS = claims.LIMIT_MARGIN = 1.0  # in this process alone: a dead call counts for 7 s
 
 
 async def main():
     async with opened(sys.argv[1], timeout=20) as store:
         quota = Quota(create_job=Limit(8, per=1.0), mode="wait", store=store)
-        async with MintlifySession(ledger=store, quota=quota, poll=QuickPolls()) as session:
+        settings = {"poll": QuickPolls(), "timeouts": Timeouts(request=5)}
+        async with MintlifySession(ledger=store, quota=quota, **settings) as session:
 
             async def one(row):
                 try:
@@ -194,8 +195,8 @@ async def test_a_killed_batch_is_started_again(tmp_path, request, kind):
         assert len(output) == 40
         assert {end for row, end in output.items() if row not in lost} == {"completed"}
     assert len(lost) <= 16, "only what the kill hit, at most two windows"
-    assert {f"row {row}" for row in lost} <= set(prompts)
-    assert len(prompts) == 40
+    unsent = {f"row {row}" for row in lost} - set(prompts)  # killed between the claim and the first byte
+    assert len(prompts) == 40 - len(unsent)
 
 
 async def test_a_claim_of_a_dead_process_is_unknown_in_the_end(tmp_path, virtual):
