@@ -15,7 +15,7 @@ from attrs import frozen
 
 from .checks import MAX_DEPTH, TOO_DEEP, check_json, check_text
 from .errors import ConfigurationError
-from .model.json_text import as_object, drop_keys, json_safe, mask_keys, whole_characters
+from .model.json_text import as_object, drop_keys, join_surrogates, json_safe, mask_keys, whole_characters
 from .model.wire_value import (
     EMPTY,
     LOCAL,
@@ -306,21 +306,6 @@ def part_from_wire(wire: object, where: str = "part") -> MessagePart:
 
 def _parts_from_wire(parts: Sequence[object], where: str) -> tuple[MessagePart, ...]:
     return tuple(part_from_wire(part, f"{where}.parts[{i}]") for i, part in enumerate(parts))
-
-
-def join_surrogates(text: str) -> str:
-    r"""Return *text* with surrogate pairs joined. Lone halves stay.
-
-    >>> join_surrogates("\ud83d\ude00") == "\U0001f600"
-    True
-    """
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    return text
 
 
 def clean_text(text: str, *, streaming: bool = False) -> str:

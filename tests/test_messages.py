@@ -21,9 +21,8 @@ from mintlify_async.messages import (
     UnknownPart,
     clean_text,
     coerce_messages,
-    join_surrogates,
 )
-from mintlify_async.model.json_text import json_safe
+from mintlify_async.model.json_text import join_surrogates, json_safe
 from tests.support.json_values import JSON
 from tests.support.oracle_data import joined, scenarios
 

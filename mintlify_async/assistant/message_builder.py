@@ -25,6 +25,7 @@ from attrs import define, evolve, field, fields
 from .. import events as ev
 from .. import messages as msg
 from ..errors import StreamStateError, printable
+from ..model.json_text import join_surrogates
 from ..model.wire_value import MISSING
 from ..rendering.readable_text import ReadableText
 
@@ -257,7 +258,7 @@ class MessageBuilder:
             self.parts[text.at] = evolve(part, **changes)
 
     def _joined(self, text: str) -> str:
-        joined = msg.join_surrogates(text)
+        joined = join_surrogates(text)
         self.has_halves = self.has_halves or joined is not text
         return joined
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from ..checks import MAX_DEPTH, TOO_DEEP
 
@@ -106,12 +106,26 @@ def whole_characters(text: str) -> str:
     >>> whole_characters("\ud83d\ude00 \ud83d") == "\U0001f600 \ufffd"
     True
     """
+    return _joined(text, "replace")
+
+
+def join_surrogates(text: str) -> str:
+    r"""Return *text* with surrogate pairs joined. Lone halves stay.
+
+    >>> join_surrogates("\ud83d\ude00") == "\U0001f600"
+    True
+    """
+    return _joined(text, "surrogatepass")
+
+
+def _joined(text: str, lone_half: Literal["replace", "surrogatepass"]) -> str:
+    """Return *text* with surrogate pairs joined. *lone_half* says what becomes of a half without another."""
     if text.isascii():
         return text
     try:
         text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", lone_half)
     return text
 
 
