@@ -9,16 +9,12 @@ from contextlib import nullcontext
 
 import mintlify_async as mintlify
 
+from ..model.job_ref import is_reference
 from .exit_status import DONE, JOB_FAILED
 from .settings import ADMIN_KEY, FOR_JOBS, open_session
 from .standard_input import read_text
 from .stores import open_ledger
 from .terminal import OutputError, Terminal, one_word
-
-
-def is_reference(text: str) -> bool:
-    """Return whether *text* is a job's reference, and not only its id."""
-    return text.strip().startswith("mintlify-job:")
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
 
 import mintlify_async as mintlify
 
+from ..model.job_ref import is_reference
+from ..runtime.dates import as_text
 from .exit_status import DONE
-from .job import is_reference
 from .stores import open_ledger
 from .terminal import Terminal, shell_word
 
@@ -35,7 +35,6 @@ async def _list(ledger: mintlify.Ledger, terminal: Terminal, *, recorded: bool) 
         jobs = await ledger.jobs()
         lines += [(job.since, "done", job.operation, job.key, f"  {shell_word(job.job_id)}") for job in jobs]
     for since, state, operation, key, job_id in sorted(lines):
-        date = datetime.fromtimestamp(since, UTC)
-        terminal.write(f"{date:%Y-%m-%dT%H:%M:%SZ}  {state}  {operation}  {shell_word(key)}{job_id}")
+        terminal.write(f"{as_text(since)}  {state}  {operation}  {shell_word(key)}{job_id}")
     if not lines:
         terminal.note("the ledger is empty" if recorded else "no claim is open")

@@ -19,13 +19,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from attrs import asdict, evolve, field, frozen
 
 from ..errors import ConfigurationError, OutcomeUnknownError, StateError, printable
 from ..protocol.calls import Call
+from ..runtime import dates
 from ..storage.store import Record, Snapshot
 
 OPEN: Final = "claims/open/"
@@ -240,9 +240,9 @@ def outcome_unknown(holder: Claim) -> OutcomeUnknownError:
     if holder.operation == "create_job":
         what, exists = "the creation of a job", "the job may exist"
     why = f"{holder.reason}, status {holder.status}" if holder.status is not None else holder.reason
-    key = printable(holder.key, 80)
+    key, sent_at = printable(holder.key, 80), dates.as_text(holder.sent)
     return OutcomeUnknownError(
-        f"{what} with dedupe_key {key!r} was sent at {utc(holder.sent)} and its outcome is unknown ({why}): "
+        f"{what} with dedupe_key {key!r} was sent at {sent_at} and its outcome is unknown ({why}): "
         f"{exists}. Look at the dashboard, then run mintlify-async ledger resolve or forget, or call "
         "Ledger(store).resolve(key, job_id) or .forget(key)",
         operation=holder.operation,
@@ -251,14 +251,6 @@ def outcome_unknown(holder: Claim) -> OutcomeUnknownError:
         status=holder.status,
         reason=holder.reason or "not_recorded",
     )
-
-
-def utc(date: float | None) -> str:
-    """Return *date*, in seconds since 1970, as text in UTC."""
-    try:
-        return f"{datetime.fromtimestamp(date or 0.0, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except (ValueError, OverflowError, OSError):  # the clock that wrote it was wrong
-        return f"{date}"
 
 
 def read_claim(key: str, record: Record) -> Claim:

@@ -63,8 +63,8 @@ class Ledger:
         if not names:
             return []
         snapshot = await self._store.read(names)
-        found = (claims.find(snapshot, name.removeprefix(claims.OPEN)) for name in snapshot.records)
-        open_claims = [claim.at(snapshot.now) for claim in found if claim is not None]
+        holders = (claims.find(snapshot, name.removeprefix(claims.OPEN)) for name in snapshot.records)
+        open_claims = [holder.at(snapshot.now) for holder in holders if holder is not None]
         return sorted(open_claims, key=lambda claim: claim.since)
 
     async def jobs(self) -> list[RecordedJob]:

@@ -23,7 +23,7 @@ from ..protocol.calls import Call, get_job_call
 from ..runtime import dates
 from ..runtime.tasks import running_loop
 from ..settings.options import Observation
-from .claims import Claim, request_parts, utc
+from .claims import Claim, request_parts
 from .key_watch import KeyWatch
 from .send_once import OnceSender
 from .stale_guard import JobState, JobStates, Look, Moment, next_order, response_headers
@@ -134,9 +134,8 @@ async def post(core: Core, call: Call, sending: Sending) -> Job:
             )
         elif isinstance(error, asyncio.CancelledError) and not sending.had_no_effect:
             key = "" if sending.dedupe_key is None else f" with dedupe_key {sending.dedupe_key!r}"
-            error.add_note(
-                f"{call.operation}{key} was sent at {utc(sending.sent_at)}; it may have been accepted"
-            )
+            sent_at = dates.as_text(sending.sent_at)
+            error.add_note(f"{call.operation}{key} was sent at {sent_at}; it may have been accepted")
         raise
 
 

@@ -19,11 +19,12 @@ from attrs import define, evolve, frozen
 
 from ..errors import OutcomeUnknownError, QuotaExceededError, StateError, printable
 from ..http.first_byte import CLEAN_UP_SECONDS, Sending
+from ..runtime import dates
 from ..runtime.recordings import RECORD_PATIENCE, Recordings
 from ..runtime.tasks import running_loop
 from ..storage.store import Rule, Snapshot, Store, change, new_version
 from . import claims
-from .claims import Claim, KeyHeldError, check_same, claim_keys, outcome_unknown, utc
+from .claims import Claim, KeyHeldError, check_same, claim_keys, outcome_unknown
 from .key_watch import KeyWatch
 
 log = logging.getLogger("mintlify_async")
@@ -33,8 +34,6 @@ LOOK_AGAIN_SECONDS: Final = 0.25
 
 WARN_SECONDS: Final = 10.0
 """After how long a wait for another call is logged as a warning, in seconds."""
-
-LONGEST_SLEEP: Final = 86_400.0
 
 T = TypeVar("T")
 
@@ -88,11 +87,11 @@ class OnceSender:
             leave = await self._enter()
             try:
                 while True:
-                    found = await self._when_free()
-                    if isinstance(found, str):
-                        return found
+                    snapshot = await self._when_free()
+                    if isinstance(snapshot, str):
+                        return snapshot  # the result of another call
                     try:
-                        return await self._send(found, post, result_of)
+                        return await self._send(snapshot, post, result_of)
                     except KeyHeldError:
                         continue
             finally:
@@ -156,7 +155,7 @@ class OnceSender:
             if logged < 1 + (waited >= WARN_SECONDS):
                 logged += 1
                 _log_wait(holder, min(self.until, final_at) - time(), is_long=logged > 1)
-            next_line = WARN_SECONDS - waited if logged < 2 else LONGEST_SLEEP
+            next_line = WARN_SECONDS - waited if logged < 2 else math.inf
             await self._sleep(min(left, final_at - time(), next_line))
 
     async def _sleep(self, seconds: float) -> None:
@@ -186,7 +185,11 @@ class OnceSender:
 
 
 def _held(holder: Claim) -> StateError:
-    key, since, unknown_from = printable(holder.key, 80), utc(holder.since), utc(holder.unknown_from)
+    key, since, unknown_from = (
+        printable(holder.key, 80),
+        dates.as_text(holder.since),
+        dates.as_text(holder.unknown_from),
+    )
     return StateError(
         f"another call has been sending {holder.operation} with dedupe_key {key!r} since {since}; from "
         f"{unknown_from} its outcome counts as unknown; this call has sent nothing in its time"
@@ -270,9 +273,9 @@ class _KeyedSending(Sending):
 
     async def again(self, seconds: float) -> str | None:
         """Free the key, for the newest attempt had no effect. Another one follows in *seconds*."""
-        asked, attempt = self.asked, self._attempt_now
+        may_have_claim, attempt = self.asked, self._attempt_now
         await super().again(seconds)
-        if not asked:
+        if not may_have_claim:
             return None
         self._attempt_now, self._snapshot = self._new_attempt(), None
         error = await self._release(attempt, seconds + CLEAN_UP_SECONDS)
@@ -313,7 +316,7 @@ class _KeyedSending(Sending):
         try:
             await self._sender.recordings.insist(record, failure, self.patience(RECORD_PATIENCE))
         except asyncio.CancelledError as error:
-            error.add_note(f"{what}, sent at {utc(self.sent_at)}")
+            error.add_note(f"{what}, sent at {dates.as_text(self.sent_at)}")
             raise
         finally:
             if not is_recorded:

@@ -16,6 +16,8 @@ from ..checks import check_field, check_segment, check_text
 from ..errors import ConfigurationError, printable
 from .json_text import as_object
 
+__all__ = ["is_reference"]
+
 SCHEME: Final = "mintlify-job"
 """The beginning of a reference's text."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
-__all__ = ["now", "read_from"]
+__all__ = ["as_text", "now", "read_from"]
 
 _source: Callable[[], float] = time.time
 
@@ -17,6 +18,14 @@ _source: Callable[[], float] = time.time
 def now() -> float:
     """Return seconds since 1970, by the computer's clock."""
     return _source()
+
+
+def as_text(date: float | None) -> str:
+    """Return *date*, in seconds since 1970, as text in UTC."""
+    try:
+        return f"{datetime.fromtimestamp(date or 0.0, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (ValueError, OverflowError, OSError):  # the clock that gave it was wrong
+        return f"{date}"
 
 
 @contextmanager
