@@ -168,6 +168,22 @@ def written(monkeypatch):
     return prompts
 
 
+async def end_early(session, task, number):
+    """Cancel *task*, or, each fourth time, close its session. Return how it has ended."""
+    if number % 4:
+        task.cancel()
+    else:
+        await session.close()
+    await asyncio.wait([task])
+    return "ended early" if task.cancelled() or task.exception() else "answered"
+
+
+async def state_of(store, key):
+    """Return the state of the key's claim."""
+    claim = await Ledger(store).find(key)
+    return "free" if claim is None else claim.state
+
+
 @pytest.mark.parametrize("operation", ["create", "send"])
 async def test_cancelled_and_closed_at_random_moments(ledger, operation, written):
     """From the claim to the record: no POST twice, and no key is burnt whose bytes never came."""
@@ -189,16 +205,10 @@ async def test_cancelled_and_closed_at_random_moments(ledger, operation, written
             await asyncio.sleep(dice.uniform(0, 0.035))
             for _ in range(dice.randrange(6)):
                 await asyncio.sleep(0)
-            if number % 4:
-                task.cancel()
-            else:
-                await session.close()
-            await asyncio.wait([task])
-            ends["ended early" if task.cancelled() or task.exception() else "answered"] += 1
+            ends[await end_early(session, task, number)] += 1
             await session.close()
-            claim = await Ledger(store).find(f"{operation} {number}")
             sent = b"prompt %d" % number in written
-            state = "free" if claim is None else claim.state
+            state = await state_of(store, f"{operation} {number}")
             ends[f"{state}, {'sent' if sent else 'not sent'}"] += 1
             assert not (state == "done" and not sent)
             if state in ("free", "done"):
@@ -246,17 +256,11 @@ async def test_cancelled_with_writes_that_come_late(operation):
                 session = service.session(ledger=store)
                 task = asyncio.create_task(call(session))
                 await asyncio.sleep(dice.choice([0, 0.1, 1.4, 1.5, 1.6, 2.4, 2.6, 4]))
-                if number % 4:
-                    task.cancel()
-                else:
-                    await session.close()
-                await asyncio.wait([task])
-                ends["ended early" if task.cancelled() or task.exception() else "answered"] += 1
+                ends[await end_early(session, task, number)] += 1
                 await asyncio.sleep(70)
                 await session.close()
-                claim = await Ledger(store).find("k")
                 sent = prompts(service)[f"prompt {number}"]
-                state = "free" if claim is None else claim.state
+                state = await state_of(store, "k")
                 ends[f"{state}, {'sent' if sent else 'not sent'}"] += 1
                 store.seconds = 0
                 if state in ("free", "done"):

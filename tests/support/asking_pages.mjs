@@ -1,24 +1,8 @@
 // Chats of the installed release of ai that ask several questions, without a browser, over real connections.
 // The argument is JSON: { address, user, chats, turns, stored }. The output is one JSON list of the chats' turns:
 // the error that the page shows after each question, and the text of its last answer.
-import { AbstractChat, DefaultChatTransport } from "ai";
-
-class State {
-  status = "ready";
-  error = undefined;
-  messages = [];
-  pushMessage = (message) => void (this.messages = this.messages.concat(message));
-  popMessage = () => void (this.messages = this.messages.slice(0, -1));
-  replaceMessage = (index, message) =>
-    void (this.messages = [...this.messages.slice(0, index), structuredClone(message), ...this.messages.slice(index + 1)]);
-  snapshot = (thing) => structuredClone(thing);
-}
-
-class Chat extends AbstractChat {
-  constructor(options) {
-    super({ ...options, state: new State() });
-  }
-}
+import { DefaultChatTransport } from "ai";
+import { Chat } from "./page_chat.mjs";
 
 const { address, user, chats, turns, stored } = JSON.parse(process.argv[2]);
 const newestOnly = { prepareSendMessagesRequest: ({ id, trigger, messages }) => ({ body: { id, trigger, message: messages.at(-1) } }) };

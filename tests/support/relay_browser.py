@@ -56,6 +56,14 @@ def installed(release: str) -> Path:
     return _made(CACHE / f"packages-{release}-{_digest(content)}", install)
 
 
+def page_program(release: str, name: str) -> Path:
+    """Return the program *name* of this folder, beside the packages of *release*."""
+    folder = installed(release)
+    for file in (name, "page_chat.mjs"):
+        shutil.copy(Path(__file__).with_name(file), folder)
+    return folder / name
+
+
 @functools.cache
 def built(release: str) -> Path:
     """Return the folder with the built page of the example."""

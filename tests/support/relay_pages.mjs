@@ -5,27 +5,9 @@
 // After its milliseconds a life ends as by a reload: its connections are cut. With `stop`, a request to that
 // address stops the answer instead, as from another tab, so long after it began. null: the life lasts until the
 // answer ends. The first life's time begins when the service has the question, of which a line { arrived: chat } tells.
-import { AbstractChat, DefaultChatTransport } from "ai";
+import { DefaultChatTransport } from "ai";
 import { createInterface } from "node:readline";
-
-class State {
-  status = "ready";
-  error = undefined;
-  constructor(messages) {
-    this.messages = messages;
-  }
-  pushMessage = (message) => void (this.messages = this.messages.concat(message));
-  popMessage = () => void (this.messages = this.messages.slice(0, -1));
-  replaceMessage = (index, message) =>
-    void (this.messages = [...this.messages.slice(0, index), structuredClone(message), ...this.messages.slice(index + 1)]);
-  snapshot = (thing) => structuredClone(thing);
-}
-
-class Chat extends AbstractChat {
-  constructor({ messages, ...options }) {
-    super({ ...options, state: new State(messages) });
-  }
-}
+import { Chat } from "./page_chat.mjs";
 
 const arrived = new Map(); // by chat: true when the service has its question, or what to call then
 const arrival = (chat) =>

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from mintlify_async.testing import LocalService
 from tests.support.child_process import child_environment
-from tests.support.relay_browser import installed
+from tests.support.relay_browser import page_program
 
 SECONDS = 300
 PAUSE = 0.03
@@ -130,8 +128,7 @@ class Pages:
 @asynccontextmanager
 async def pages(release: str, service: LocalService) -> AsyncIterator[Pages]:
     """Start the pages. Stop them afterwards."""
-    folder = installed(release)
-    program = shutil.copy(Path(__file__).with_name("relay_pages.mjs"), folder)
+    program = page_program(release, "relay_pages.mjs")
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec("node", program, limit=2**24, stdin=pipe, stdout=pipe)
     made = Pages(process)

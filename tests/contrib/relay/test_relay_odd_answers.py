@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ import pytest
 from mintlify_async.assistant.decode import parse_event
 from mintlify_async.assistant.message_builder import MessageBuilder
 from tests.support.odd_answers import OddAnswers, encode
-from tests.support.relay_browser import NEWEST, installed
+from tests.support.relay_browser import NEWEST, page_program
 from tests.support.relay_desk import TURN, USER, Desk, desk, form, say
 from tests.support.relay_kit import events, user_message
 
@@ -94,7 +92,7 @@ async def test_the_newest_release_of_ai_can_ask_on(stored, tmp_path):
     from mintlify_async.storage import MemoryStore
 
     settings = {"store": MemoryStore()} if stored else {}
-    program = shutil.copy(Path(__file__).parents[2] / "support" / "asking_pages.mjs", installed(NEWEST))
+    program = page_program(NEWEST, "asking_pages.mjs")
     async with desk(**settings) as here:
         here.page.user = USER
         for seed in range(CHATS):
