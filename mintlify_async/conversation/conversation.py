@@ -185,7 +185,9 @@ class Conversation:
             history = Contents()  # the turn to replace may not have been read yet; the new turn looks for it
         prepare = partial(self._call, turn_question)
         call = prepare(history)
-        turn = ConversationTurn(transcript, turn_question, prepare, history, call, self._core.recordings)
+        turn = ConversationTurn(
+            transcript, turn_question, prepare, history, call, self._core.shared.recordings
+        )
         return Reply(self._core, call, turn)
 
     def _call(self, turn_question: TurnQuestion, history: Contents) -> Call:
@@ -334,7 +336,7 @@ class Conversation:
 
     async def _save(self, contents: Contents) -> None:
         transcript = self._transcript
-        await transcript.keep(transcript.save(contents), self._core.recordings()).result()
+        await transcript.keep(transcript.save(contents), self._core.shared.recordings()).result()
 
     async def delete(self) -> bool:
         """Delete the conversation from the store, and its history here. Return whether the store had it.

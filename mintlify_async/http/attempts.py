@@ -154,8 +154,6 @@ class _Attempts:
         self.observation = observation
         self.single = single
         self.quota = core.options.quota if call.operation.counted else None
-        self.waits = self.quota is not None and self.quota.mode == "wait"
-        self.seconds = call.request_seconds if self.waits else call.seconds
         self.started = now
         self.deadline = min(now + self.seconds, sending.until)
         self.last_start = math.inf if within is None else now + within
@@ -164,6 +162,16 @@ class _Attempts:
         self.answered = False
         self.blocked: float | None = None
         self.error: SendError | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the call waits for a slot, so that its request has time of its own."""
+        return self.quota is not None and self.quota.mode == "wait"
+
+    @property
+    def seconds(self) -> float:
+        """The limit of the request, in seconds."""
+        return self.call.request_seconds if self.waits else self.call.seconds
 
     async def run(self) -> Job | LiveResponse:
         """Make attempts until one succeeds or none may follow."""

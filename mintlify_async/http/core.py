@@ -157,10 +157,6 @@ class Core:
         if self.lifetime.closed:
             raise session_closed()
 
-    def recordings(self) -> Recordings:
-        """Return this loop's steps that outlive their callers. A closed session waits for none."""
-        return self.shared.recordings()
-
     def observe(self, operation: str, **facts: Fact | None) -> Observation | None:
         """Begin to follow an operation. Return None if the session has no observer, or the observer fails."""
         if self.options.observer is None:

@@ -397,18 +397,18 @@ class UnderWay:
     def __init__(self, state: JobState, window: float) -> None:
         self._state = state
         self._window = window
-        self._before: StateBefore | None = None
+        self._state_before: StateBefore | None = None
 
     def begin(self) -> None:
         """Accept nothing from now on. Safe to repeat."""
-        if self._before is None:
-            self._before = self._state.begin_sending(self._window)
+        if self._state_before is None:
+            self._state_before = self._state.begin_sending(self._window)
 
     def end(self, sent_at: Moment | None = None, job: Job | None = None) -> None:
         """Note how it has ended, if it has begun; the arguments as for :meth:`JobState.end_sending`."""
-        if self._before is not None:
-            before, self._before = self._before, None
-            self._state.end_sending(before, sent_at, job)
+        if self._state_before is not None:
+            state_before, self._state_before = self._state_before, None
+            self._state.end_sending(state_before, sent_at, job)
 
 
 def _is_newer(stamp: Stamp, other_stamp: Stamp) -> bool:
