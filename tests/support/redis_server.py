@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import socket
 import subprocess
@@ -21,10 +22,17 @@ START_SECONDS = 20.0
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port of loopback for a server that is started later, and perhaps again after a kill.
+
+    It lies below the ports that the system gives to connections and to listeners on port 0. One of those could
+    be taken by another test before the server listens on it.
+    """
+    given_by_system = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = 10_000 + secrets.randbelow(given_by_system - 10_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class RedisServer:
