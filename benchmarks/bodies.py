@@ -89,6 +89,15 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
+def domain_of(shape: str) -> str:
+    """Return the domain by which the server knows *shape*. A domain has no blanks."""
+    return shape.replace(" ", "_")
+
+
+def shape_of(domain: str) -> str:
+    return domain.replace("_", " ")
+
+
 @cache
 def script(shape: str) -> Script:
     """Return the server's output for *shape*.

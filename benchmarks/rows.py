@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from typing import Any
 
-from .bodies import DELTA_KINDS, MARKDOWN_KINDS, script
+from .bodies import DELTA_KINDS, MARKDOWN_KINDS, domain_of, script
 from .growing import GROWING
 from .measuring import CONTROL, OURS, Effort, Row, between_marks, in_processes, interleaved, mark, row_of
 from .server import running
@@ -119,7 +119,7 @@ async def grow_marked(server: str, names: list[str], small: bool) -> None:
             for n in (size, 0, size, TIMES * size):  # the first warms up
                 shape, expected = f"{name}~{n}~growing", script(f"{name}~{n}~growing").events
                 mark()
-                reply = ours.session.ask(QUESTION, domain=shape)
+                reply = ours.session.ask(QUESTION, domain=domain_of(shape))
                 await reply
                 assert reply.events_seen == expected, name
                 extras_markdown(reply)  # its sources and its suggestions
@@ -179,7 +179,7 @@ async def edit(server: str, kind: str, size: int) -> float:
     shape, steps, text = f"{kind}~{size}~markdown", [], ""
     async with CLIENTS[OURS](server) as ours:
         start = time.process_time()
-        async for shown in ours.session.ask(QUESTION, domain=shape).edits(every=0.0, limit=size + 4):
+        async for shown in ours.session.ask(QUESTION, domain=domain_of(shape)).edits(every=0.0, limit=size + 4):
             steps.append(1e3 * (time.process_time() - start))
             start, text = time.process_time(), shown.text
     assert script(shape).text.strip() in text

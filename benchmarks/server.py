@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-from .bodies import HEAD, chunk, script
+from .bodies import HEAD, chunk, script, shape_of
 from .measuring import ROOT, STEADY
 
 HELD_HEAD = HEAD + chunk(b'data: {"type":"text-start","id":"t"}\n\n')
@@ -49,8 +49,8 @@ async def answer(words: list[str], writer: asyncio.StreamWriter) -> None:
         case ["discovery", "v2", "assistant", "held", "message"]:
             held.append(writer)
             writer.write(HELD_HEAD)
-        case ["discovery", "v2", "assistant", shape, "message"]:
-            plan = script(unquote(shape))
+        case ["discovery", "v2", "assistant", domain, "message"]:
+            plan = script(shape_of(unquote(domain)))
             if plan.lockstep:
                 await in_step(plan.pieces, writer)
             else:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
-from .bodies import script
+from .bodies import domain_of, script
 from .measuring import CONTROL, OURS, mark
 
 AIOHTTP = "aiohttp"
@@ -46,7 +46,7 @@ async def ours(server: str) -> AsyncIterator[Any]:
         handle = session.job("job_1")
 
         async def read(shape: str, step: Step = count) -> None:
-            reply = session.ask(QUESTION, domain=shape)
+            reply = session.ask(QUESTION, domain=domain_of(shape))
             assert await step(reply, None) == script(shape).events
             assert reply.message.text == script(shape).text
 
