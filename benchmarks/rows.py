@@ -178,8 +178,8 @@ async def edit(server: str, kind: str, size: int) -> float:
     """Show one growing answer as edits of a chat message. Return the p99 of a step's CPU, in ms."""
     shape, steps, text = f"{kind}~{size}~markdown", [], ""
     async with CLIENTS[OURS](server) as ours:
-        start = time.process_time()
-        async for shown in ours.session.ask(QUESTION, domain=domain_of(shape)).edits(every=0.0, limit=size + 4):
+        reply, start = ours.session.ask(QUESTION, domain=domain_of(shape)), time.process_time()
+        async for shown in reply.edits(every=0.0, limit=size + 4):
             steps.append(1e3 * (time.process_time() - start))
             start, text = time.process_time(), shown.text
     assert script(shape).text.strip() in text

@@ -24,8 +24,8 @@ START_SECONDS = 20.0
 def free_port() -> int:
     """Return a port of loopback for a server that is started later, and perhaps again after a kill.
 
-    It lies below the ports that the system gives to connections and to listeners on port 0. One of those could
-    be taken by another test before the server listens on it.
+    It lies below the ports that the system gives to connections and to listeners on port 0. Another test
+    could be given one of those before the server listens on it.
     """
     given_by_system = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
