@@ -122,6 +122,8 @@ class _Attempts:
     """The attempts to send one call.
 
     Attributes:
+        waits: Whether the call waits for a slot, so that its request has time of its own.
+        seconds: The limit of the request, in seconds.
         deadline: When the request must have ended, by the loop's time. In the mode ``"wait"`` of the quota,
             each wait for a slot moves it.
         number: Which attempt it is, from 1.
@@ -154,6 +156,8 @@ class _Attempts:
         self.observation = observation
         self.single = single
         self.quota = core.options.quota if call.operation.counted else None
+        self.waits = self.quota is not None and self.quota.mode == "wait"
+        self.seconds = call.request_seconds if self.waits else call.seconds
         self.started = now
         self.deadline = min(now + self.seconds, sending.until)
         self.last_start = math.inf if within is None else now + within
@@ -163,16 +167,6 @@ class _Attempts:
         self.blocked: float | None = None
         self.error: SendError | None = None
 
-    @property
-    def waits(self) -> bool:
-        """Whether the call waits for a slot, so that its request has time of its own."""
-        return self.quota is not None and self.quota.mode == "wait"
-
-    @property
-    def seconds(self) -> float:
-        """The limit of the request, in seconds."""
-        return self.call.request_seconds if self.waits else self.call.seconds
-
     async def run(self) -> Job | LiveResponse:
         """Make attempts until one succeeds or none may follow."""
         pause = 0.0
@@ -180,7 +174,8 @@ class _Attempts:
             outcome = await self._attempt(pause)
             if not isinstance(outcome, SEND_ERRORS):
                 self.budget.succeeded()
-                self._log_success(outcome)
+                if log.isEnabledFor(logging.INFO):
+                    self._log_success(outcome)
                 return outcome
             self.error = outcome
             next_pause = self._pause(outcome)
@@ -404,8 +399,6 @@ class _Attempts:
 
     def _log_success(self, outcome: object) -> None:
         """Log one line for the request, whatever number of attempts it took."""
-        if not log.isEnabledFor(logging.INFO):
-            return
         result = "the answer begins"
         if isinstance(outcome, Job):
             result = f"job {printable(outcome.id)} is {printable(outcome.status)}"
@@ -520,6 +513,7 @@ def _hide(answer: LiveResponse | WholeResponse, secret: str) -> None:
         masked = mask_secret(text, secret, "****")
         if masked is not text:
             answer.body = masked.encode("utf-8", "surrogateescape")
-    if any(mask_secret(text, secret) != text for text in answer.headers.values()):
+    text = "\n".join(answer.headers.values())  # one look at all of them, because hardly any server repeats it
+    if mask_secret(text, secret) != text:
         headers = lower_headers(answer.headers)
         answer.headers = {name: mask_secret(text, secret, "****") for name, text in headers.items()}

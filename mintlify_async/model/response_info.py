@@ -27,10 +27,16 @@ class Headers(Mapping[str, str]):
         for name, text in headers.items():
             lower = name.lower()
             masked = lower == hidden or lower in _HIDDEN_HEADERS
-            self._fields.setdefault(lower, MASK if masked else whole_characters(text))
+            if not text.isascii():
+                text = whole_characters(text)
+            self._fields.setdefault(lower, MASK if masked else text)
 
     def __getitem__(self, name: str) -> str:
         return self._fields[name.lower()]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the header, or *default*. That of ``Mapping`` raises a KeyError and catches it."""
+        return self._fields.get(name.lower(), default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
