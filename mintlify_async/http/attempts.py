@@ -27,9 +27,10 @@ from ..errors import (
 from ..model.job_record import Job
 from ..model.json_text import mask_secret
 from ..model.operation import OPERATIONS
+from ..model.response_info import lower_headers
 from ..model.secret import Secret
 from ..protocol.calls import Call
-from ..protocol.responses import WholeResponse, lower_headers, read_job, request_id, status_error
+from ..protocol.responses import WholeResponse, read_job, request_id, status_error
 from ..runtime import dates
 from ..runtime.per_event_loop import session_closed
 from ..runtime.slow_steps import SECONDS, logged_if_slow
@@ -513,7 +514,7 @@ def _hide(answer: LiveResponse | WholeResponse, secret: str) -> None:
         masked = mask_secret(text, secret, "****")
         if masked is not text:
             answer.body = masked.encode("utf-8", "surrogateescape")
-    text = "\n".join(answer.headers.values())  # one look at all of them, because hardly any server repeats it
+    text = "\n".join(answer.headers.values())  # hardly any server repeats it, so one look at all of them
     if mask_secret(text, secret) != text:
         headers = lower_headers(answer.headers)
         answer.headers = {name: mask_secret(text, secret, "****") for name, text in headers.items()}

@@ -180,13 +180,11 @@ def mask_secret(text: str, secret: str, mask: str = MASK) -> str:
     '{"error": "***"}'
     """
     text = text.replace(secret, mask)
-    if _UNESCAPED.fullmatch(secret):
-        may_differ = ("u00" in text or "%" in text) and _ESCAPED_ASCII.search(text) is not None
-    else:
-        may_differ = "\\" in text or "%" in text
-    if may_differ:
-        text = _every_form(secret).sub(mask, text)
-    return text
+    if "\\" not in text and "%" not in text:  # every other form has one of them
+        return text
+    if _UNESCAPED.fullmatch(secret) and not _ESCAPED_ASCII.search(text):
+        return text
+    return _every_form(secret).sub(mask, text)
 
 
 @lru_cache(maxsize=64)  # its arguments show nowhere
