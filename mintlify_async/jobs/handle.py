@@ -165,8 +165,7 @@ class JobHandle:
             )
             call = self._call if timeout is None else self._call.within(timeout)
             look = await look_at(core, state, call, retry=True)
-            age = state.age(look)
-            if isinstance(look.error, NotFoundError) and age is not None:
+            if isinstance(look.error, NotFoundError) and (age := state.age(look)) is not None:
                 look.error.args = (f"{look.error}; the job was created {age:.0f} s ago",)
             job = _record_of(look)
             if observation is not None:

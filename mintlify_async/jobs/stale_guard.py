@@ -270,8 +270,7 @@ class JobState:
     @property
     def done(self) -> bool:
         """Whether the last record is final and accepted."""
-        # Without `accepted`, because each poll asks twice.
-        return self.job is not None and self.job.done and not self._sending and self._left == 0
+        return self.job is not None and self.job.done and self._left == 0 and not self._sending
 
     @property
     def was_final(self) -> bool:

@@ -36,9 +36,10 @@ class Headers(Mapping[str, str]):
             fields = lower_headers(headers)
         if not "".join(fields.values()).isascii():
             fields = {name: whole_characters(text) for name, text in fields.items()}
-        for name in (*_HIDDEN_HEADERS, hidden):
-            if name in fields:
-                fields[name] = MASK
+        for name in _HIDDEN_HEADERS & fields.keys():
+            fields[name] = MASK
+        if hidden in fields:
+            fields[hidden] = MASK
         self._fields: dict[str, str] = fields
 
     def __getitem__(self, name: str) -> str:
