@@ -185,7 +185,7 @@ class MintlifySession:
 
             job = await session.create_job("Fix the typos in the quickstart")
         """
-        core = self._opened()
+        core = self._core.check_open()
         call = create_job_call(
             core.options,
             prompt,
@@ -206,7 +206,7 @@ class MintlifySession:
         Raises:
             ConfigurationError: *ref* names no job, or it is an id without a project.
         """
-        core = self._opened()
+        core = self._core.check_open()
         project = core.options.project_id if project_id is None else core.options.project(project_id)
         return handle_for(core, ref, project_id=project)
 
@@ -242,7 +242,7 @@ class MintlifySession:
         """
         check_wait(timeout)
         check_function(on_created, "on_created")
-        core = self._opened()
+        core = self._core.check_open()
         call = create_job_call(
             core.options, prompt, project_id=project_id, headers=headers, extra_body=extra_body
         )
@@ -302,7 +302,7 @@ class MintlifySession:
 
             answer = await session.ask("How do I log in?")
         """
-        core = self._opened()
+        core = self._core.check_open()
         options: AskOptions = {
             "thread": thread,
             "fp": fp,
@@ -362,7 +362,7 @@ class MintlifySession:
         from .conversation.conversation import Conversation
         from .conversation.transcript import ConversationSettings
 
-        core = self._opened()
+        core = self._core.check_open()
         settings = ConversationSettings(
             fp=fp if fp is not None else core.options.fp,
             store=store,
@@ -386,7 +386,7 @@ class MintlifySession:
             ConfigurationError: *operation* is not one of the three, or its project, domain or key is missing.
             StateError: The quota's store cannot be reached.
         """
-        return await quota_left(self._opened(), operation)
+        return await quota_left(self._core.check_open(), operation)
 
     async def unblock(self, operation: Literal["create_job", "send_message", "ask"]) -> None:
         """End the pause that a 429 of the service started for *operation*.
@@ -398,7 +398,7 @@ class MintlifySession:
             ConfigurationError: *operation* is not one of the three, or its project, domain or key is missing.
             StateError: The quota's store cannot be reached.
         """
-        await unblock(self._opened(), operation)
+        await unblock(self._core.check_open(), operation)
 
     def check(self, *uses: Literal["agent", "assistant"]) -> None:
         """Raise an error that lists every setting that is missing for *uses*. Nothing is sent.
@@ -413,7 +413,7 @@ class MintlifySession:
                 kind. ``.field`` names the argument if it is only one.
             StateError: The session is closed.
         """
-        check_ready(self._opened().options, uses)
+        check_ready(self._core.check_open().options, uses)
 
     # Lifetimes ----------------------------------------------------------------------------------
 
@@ -446,7 +446,7 @@ class MintlifySession:
             ConfigurationError: An option does not exist, or its value is invalid.
         """
         hide_keys(changes)
-        core = self._opened()
+        core = self._core.check_open()
         policies = {"timeouts": timeouts, "retry": retry, "poll": poll}
         changes |= {name: value for name, value in policies.items() if value is not None}
         changed_session = object.__new__(type(self))
@@ -488,7 +488,7 @@ class MintlifySession:
         return self._core.shared.transport.base_url
 
     async def __aenter__(self) -> Self:
-        self._opened()
+        self._core.check_open()
         return self
 
     if not TYPE_CHECKING:  # a type checker finds the mistake by itself
@@ -512,11 +512,6 @@ class MintlifySession:
         raise TypeError("a MintlifySession holds keys and cannot be pickled; create one in the other process")
 
     # Inside -------------------------------------------------------------------------------------
-
-    def _opened(self) -> Core:
-        """Return what every call needs, unless the session is closed."""
-        self._core.check_open()
-        return self._core
 
 
 def record_requests(session: MintlifySession, recorder: RequestRecorder | None) -> None:

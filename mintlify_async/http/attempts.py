@@ -27,9 +27,10 @@ from ..errors import (
 from ..model.job_record import Job
 from ..model.json_text import mask_secret
 from ..model.operation import OPERATIONS
+from ..model.response_info import lower_headers
 from ..model.secret import Secret
 from ..protocol.calls import Call
-from ..protocol.responses import WholeResponse, lower_headers, read_job, request_id, status_error
+from ..protocol.responses import WholeResponse, read_job, request_id, status_error
 from ..runtime import dates
 from ..runtime.per_event_loop import session_closed
 from ..runtime.slow_steps import SECONDS, logged_if_slow
@@ -122,6 +123,8 @@ class _Attempts:
     """The attempts to send one call.
 
     Attributes:
+        waits: Whether the call waits for a slot, so that its request has time of its own.
+        seconds: The limit of the request, in seconds.
         deadline: When the request must have ended, by the loop's time. In the mode ``"wait"`` of the quota,
             each wait for a slot moves it.
         number: Which attempt it is, from 1.
@@ -154,6 +157,8 @@ class _Attempts:
         self.observation = observation
         self.single = single
         self.quota = core.options.quota if call.operation.counted else None
+        self.waits = self.quota is not None and self.quota.mode == "wait"
+        self.seconds = call.request_seconds if self.waits else call.seconds
         self.started = now
         self.deadline = min(now + self.seconds, sending.until)
         self.last_start = math.inf if within is None else now + within
@@ -163,16 +168,6 @@ class _Attempts:
         self.blocked: float | None = None
         self.error: SendError | None = None
 
-    @property
-    def waits(self) -> bool:
-        """Whether the call waits for a slot, so that its request has time of its own."""
-        return self.quota is not None and self.quota.mode == "wait"
-
-    @property
-    def seconds(self) -> float:
-        """The limit of the request, in seconds."""
-        return self.call.request_seconds if self.waits else self.call.seconds
-
     async def run(self) -> Job | LiveResponse:
         """Make attempts until one succeeds or none may follow."""
         pause = 0.0
@@ -180,7 +175,8 @@ class _Attempts:
             outcome = await self._attempt(pause)
             if not isinstance(outcome, SEND_ERRORS):
                 self.budget.succeeded()
-                self._log_success(outcome)
+                if log.isEnabledFor(logging.INFO):
+                    self._log_success(outcome)
                 return outcome
             self.error = outcome
             next_pause = self._pause(outcome)
@@ -404,8 +400,6 @@ class _Attempts:
 
     def _log_success(self, outcome: object) -> None:
         """Log one line for the request, whatever number of attempts it took."""
-        if not log.isEnabledFor(logging.INFO):
-            return
         result = "the answer begins"
         if isinstance(outcome, Job):
             result = f"job {printable(outcome.id)} is {printable(outcome.status)}"
@@ -520,6 +514,7 @@ def _hide(answer: LiveResponse | WholeResponse, secret: str) -> None:
         masked = mask_secret(text, secret, "****")
         if masked is not text:
             answer.body = masked.encode("utf-8", "surrogateescape")
-    if any(mask_secret(text, secret) != text for text in answer.headers.values()):
+    text = "\n".join(answer.headers.values())  # hardly any server repeats it, so one look at all of them
+    if mask_secret(text, secret) != text:
         headers = lower_headers(answer.headers)
         answer.headers = {name: mask_secret(text, secret, "****") for name, text in headers.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, Self, TypeVar, cast
 
 from attrs import field, frozen
 
@@ -152,10 +152,11 @@ class Core:
     lifetime: Lifetime = field(factory=Lifetime)
     observation: Observation | None = None
 
-    def check_open(self) -> None:
-        """Raise a StateError if the session was closed."""
+    def check_open(self) -> Self:
+        """Return this core. Raise a StateError if the session was closed."""
         if self.lifetime.closed:
             raise session_closed()
+        return self
 
     def observe(self, operation: str, **facts: Fact | None) -> Observation | None:
         """Begin to follow an operation. Return None if the session has no observer, or the observer fails."""

@@ -74,7 +74,7 @@ class Sending:
         self.job_id: str | None = None
         self.asked = self.asked_again = self.refused = False
         self._attempt = 0
-        self._open = False
+        self._open = 0  # the number of the attempt that may write its first byte, or 0
 
     @property
     def had_no_effect(self) -> bool:
@@ -112,14 +112,14 @@ class Sending:
     def begin(self) -> int:
         """Begin an attempt and return its number. The body names this number before it writes."""
         self._attempt += 1
-        self._open = True
+        self._open = self._attempt
         self.asked = self.asked_again = self.refused = False
         self.sent_at = self.failure = None
         return self._attempt
 
     def seal(self) -> None:
         """End the attempt. If its first byte is not written yet, it is never written."""
-        self._open = False
+        self._open = 0
 
     async def first_byte(self, attempt: int) -> None:
         """Return when the body of *attempt* may write its first byte, which is noted as written.
@@ -128,11 +128,11 @@ class Sending:
             ConnectionAbortedError: The attempt has ended or has written its first byte before, or
                 :attr:`failure` says why nothing may be written.
         """
-        if self._is_open(attempt):
+        if attempt == self._open:
             self.asked = True
             if self.must_wait and self.sent_at is None:
                 await self._wait(attempt)
-        if not self._is_open(attempt):
+        if attempt != self._open:
             raise ConnectionAbortedError("the attempt ended before its first byte was written")
         if self.sent_at is not None:
             self.asked_again = True
@@ -151,9 +151,6 @@ class Sending:
             failure = error
             if limit.expired():
                 failure = StateError(f"not ready within {FIRST_BYTE_SECONDS:g} s; nothing was sent")
-            if self._is_open(attempt) and self.sent_at is None:
+            if attempt == self._open and self.sent_at is None:
                 self.failure = failure
                 self.seal()
-
-    def _is_open(self, attempt: int) -> bool:
-        return self._open and attempt == self._attempt

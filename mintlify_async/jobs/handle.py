@@ -21,11 +21,11 @@ from ..http.observer import note_job
 from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp
 from ..model.response_info import ResponseInfo
-from ..protocol.calls import Call, send_message_call
+from ..protocol.calls import Call, get_job_call, send_message_call
 from ..runtime import dates
 from ..settings.options import Observation
 from ..settings.poll_policy import DEFAULT_TIMEOUT
-from .requests import look_at, moment, observed, once, poll_call, post, states_of
+from .requests import look_at, moment, observed, once, post, states_of
 from .stale_guard import JobState, Look, UnderWay, response_headers
 from .steps import Steps
 from .wait import JobWait
@@ -160,11 +160,12 @@ class JobHandle:
         check_seconds(timeout, "timeout", none="means PollPolicy.timeout")
         core, state = self._core, self._state
         with observed(core, "refresh", *state.key) as observation:
-            self._call = self._call or poll_call(core, state, core.options.poll.timeout)
+            self._call = self._call or get_job_call(
+                core.options, *state.key, timeout=core.options.poll.timeout
+            )
             call = self._call if timeout is None else self._call.within(timeout)
             look = await look_at(core, state, call, retry=True)
-            age = state.age(look)
-            if isinstance(look.error, NotFoundError) and age is not None:
+            if isinstance(look.error, NotFoundError) and (age := state.age(look)) is not None:
                 look.error.args = (f"{look.error}; the job was created {age:.0f} s ago",)
             job = _record_of(look)
             if observation is not None:
@@ -257,7 +258,8 @@ class JobHandle:
             await self.wait(min(DEFAULT_TIMEOUT, max(0.0, seconds_left)), check=False)
         elif on_active == "raise":
             core, state = self._core, self._state
-            call = poll_call(core, state, min(core.options.poll.timeout, seconds_left / 2))
+            seconds = min(core.options.poll.timeout, seconds_left / 2)
+            call = get_job_call(core.options, *state.key, timeout=seconds)
             job = _record_of(await look_at(core, state, call))
             if not self.done:
                 raise StateError(

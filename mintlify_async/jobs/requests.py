@@ -19,7 +19,7 @@ from ..http.retry_after import http_date
 from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp
 from ..model.response_info import ResponseInfo
-from ..protocol.calls import Call, get_job_call
+from ..protocol.calls import Call
 from ..runtime import dates
 from ..runtime.tasks import running_loop
 from ..settings.options import Observation
@@ -58,6 +58,8 @@ def observed(
     """
     if core.observation is not None:
         return following(core.observation, active=active, ends=False)
+    if core.options.observer is None:
+        return nullcontext()
     observation = core.observe(operation, project_id=project_id, conversation_id=job_id)
     return nullcontext() if observation is None else following(observation, active=active, ends=True)
 
@@ -139,18 +141,13 @@ async def post(core: Core, call: Call, sending: Sending) -> Job:
         raise
 
 
-def poll_call(core: Core, state: JobState, seconds: float | None) -> Call:
-    """Return the call that polls a job, with *seconds* at most. None leaves the time of other calls."""
-    return get_job_call(core.options, *state.key, timeout=seconds)
-
-
 async def look_at(core: Core, state: JobState, call: Call, *, retry: bool = False) -> Look:
     """Poll a job, and note a successful poll in *state*.
 
     Args:
         core: The session's.
         state: The job.
-        call: The call of :func:`poll_call`.
+        call: The call that polls it.
         retry: Whether to retry. If not, there is one attempt.
     """
     loop = asyncio.get_running_loop()
@@ -166,9 +163,10 @@ async def look_at(core: Core, state: JobState, call: Call, *, retry: bool = Fals
     served = http_date(response_headers(job, error).get("date"))
     start = Moment(Stamp(date, served), loop, began, order=order)
     look = Look(start, loop.time(), job if error is None else None, error)
-    if error is None:
+    if look.job is not None:
         state.see(look)
-        states_of(core).note_look(state)
+        if state.noted or look.job.done:
+            states_of(core).note_look(state)
     return look
 
 

@@ -227,6 +227,7 @@ class JobState:
         look: The last successful poll, or None.
         follow_up: The newest follow-up, or None.
         failing: Since when the polls of waits fail, or None.
+        noted: Whether :class:`JobStates` keeps that the job has ended.
     """
 
     def __init__(self, ref: JobRef, window: float) -> None:
@@ -239,6 +240,7 @@ class JobState:
         self.follow_up: FollowUp | None = None
         self.created: Moment | None = None
         self.failing: Stamp | None = None
+        self.noted = False
         self._was_final = False
         self._sending = 0
         self._left: float | None = 0.0  # from the last look until a final status is accepted; None: no look
@@ -268,7 +270,7 @@ class JobState:
     @property
     def done(self) -> bool:
         """Whether the last record is final and accepted."""
-        return self.job is not None and self.job.done and self.accepted
+        return self.job is not None and self.job.done and self._left == 0 and not self._sending
 
     @property
     def was_final(self) -> bool:
@@ -439,6 +441,7 @@ class JobStates:
                 if ref.sent is None and key in self._final:
                     ref = evolve(ref, was_final=True)
                 state = self._states[key] = JobState(ref, window)
+                state.noted = key in self._final
             else:
                 state.join(ref)
             return state
@@ -447,13 +450,18 @@ class JobStates:
         """Keep *state*, whose job gets a follow-up, although its handles may go."""
         with self._lock:
             self._final.pop(state.key, None)
+            state.noted = False
             self._followed.append(state)
 
     def note_look(self, state: JobState) -> None:
-        """Keep whether the last look at *state* showed its end."""
+        """Keep whether the last look at *state* showed its end.
+
+        While a job has neither ended nor was noted to have, there is nothing to keep.
+        """
         with self._lock:
             self._final.pop(state.key, None)
-            if state.done:
+            state.noted = state.done
+            if state.noted:
                 self._final[state.key] = None
                 if len(self._final) > REMEMBERED:
                     del self._final[next(iter(self._final))]

@@ -33,11 +33,11 @@ from ..errors import (
 )
 from ..http.core import Core
 from ..model.job_record import Job
+from ..protocol.calls import get_job_call
 from ..runtime import dates
 from ..settings.poll_policy import NOT_FOUND_SECONDS, SHORTEST
 from ..settings.retry_policy import TRY_AGAIN_STATUSES
 from .poll_scheduler import scheduler_of
-from .requests import poll_call
 from .stale_guard import JobState, Look, next_order
 
 TOLERATED_STATUSES: Final = TRY_AGAIN_STATUSES | {429}
@@ -64,7 +64,7 @@ class JobWait:
         self._core = core
         self._policy = core.options.poll
         self._scheduler = scheduler_of(core)
-        self._call = poll_call(core, state, core.shared.poll.timeout)
+        self._call = get_job_call(core.options, *state.key, timeout=core.shared.poll.timeout)
         self._state = state
         self._on_look = on_look
         self._time = asyncio.get_running_loop().time

@@ -109,11 +109,16 @@ class Job(WireValue):
         Raises:
             UnexpectedResponseError: It is not an object, or ``id`` or ``status`` is not a string.
         """
-        error = partial(_not_a_job, wire=wire, raw=raw)
-        job = read_value(cls, wire, error, raw=raw, wire=mask_keys(wire))
-        if job.id and job.status:
-            return job
-        raise error(".status is empty" if job.id else ".id is empty")
+        return job_without_keys(mask_keys(wire), raw)
+
+
+def job_without_keys(wire: object, raw: ResponseInfo | None) -> Job:
+    """Read the JSON object of a job in which no thread's key is left. Raises as :meth:`Job.from_wire`."""
+    error = partial(_not_a_job, wire=wire, raw=raw)
+    job = read_value(Job, wire, error, raw=raw, wire=wire)
+    if job.id and job.status:
+        return job
+    raise error(".status is empty" if job.id else ".id is empty")
 
 
 def _not_a_job(problem: str, wire: object, raw: ResponseInfo | None) -> UnexpectedResponseError:

@@ -50,7 +50,7 @@ def decode_json(data: str, error: Callable[[str], Exception] = DecodeProblem) ->
     problem = TOO_DEEP
     try:
         content = _DECODER.decode(data)
-        if not _too_deep(data, content):
+        if len(data) <= 2 * MAX_DEPTH or not _too_deep(data, content):
             return content
     except RecursionError:
         pass
@@ -62,7 +62,7 @@ def decode_json(data: str, error: Callable[[str], Exception] = DecodeProblem) ->
 
 def _too_deep(text: str, content: Any) -> bool:
     """Return whether *content*, read from *text*, is nested deeper than :data:`MAX_DEPTH`."""
-    if len(text) <= 2 * MAX_DEPTH or text.count("{") + text.count("[") <= MAX_DEPTH:
+    if text.count("{") + text.count("[") <= MAX_DEPTH:
         return False
     level: list[Any] = [content]
     for _ in range(MAX_DEPTH + 1):
@@ -106,7 +106,7 @@ def whole_characters(text: str) -> str:
     >>> whole_characters("\ud83d\ude00 \ud83d") == "\U0001f600 \ufffd"
     True
     """
-    return _joined(text, "replace")
+    return text if text.isascii() else _joined(text, "replace")
 
 
 def join_surrogates(text: str) -> str:
@@ -115,13 +115,11 @@ def join_surrogates(text: str) -> str:
     >>> join_surrogates("\ud83d\ude00") == "\U0001f600"
     True
     """
-    return _joined(text, "surrogatepass")
+    return text if text.isascii() else _joined(text, "surrogatepass")
 
 
 def _joined(text: str, lone_half: Literal["replace", "surrogatepass"]) -> str:
     """Return *text* with surrogate pairs joined. *lone_half* says what becomes of a half without another."""
-    if text.isascii():
-        return text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -182,13 +180,11 @@ def mask_secret(text: str, secret: str, mask: str = MASK) -> str:
     '{"error": "***"}'
     """
     text = text.replace(secret, mask)
-    if _UNESCAPED.fullmatch(secret):
-        may_differ = ("u00" in text or "%" in text) and _ESCAPED_ASCII.search(text) is not None
-    else:
-        may_differ = "\\" in text or "%" in text
-    if may_differ:
-        text = _every_form(secret).sub(mask, text)
-    return text
+    if "\\" not in text and "%" not in text:  # every other form has one of them
+        return text
+    if _UNESCAPED.fullmatch(secret) and not _ESCAPED_ASCII.search(text):
+        return text
+    return _every_form(secret).sub(mask, text)
 
 
 @lru_cache(maxsize=64)  # its arguments show nowhere

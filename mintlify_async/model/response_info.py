@@ -14,6 +14,14 @@ from .wire_value import EMPTY, UNCOMPARED, WireValue
 _HIDDEN_HEADERS: Final = frozenset({"x-thread-key", "set-cookie", "authorization", "proxy-authorization"})
 
 
+def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return *headers* with names in lower case. Of repeated headers, the first counts."""
+    lowered: dict[str, str] = {}
+    for name, value in headers.items():
+        lowered.setdefault(name.lower(), value)
+    return lowered
+
+
 class Headers(Mapping[str, str]):
     """The headers of a response, read-only and found in any case.
 
@@ -23,14 +31,23 @@ class Headers(Mapping[str, str]):
     __slots__ = ("_fields",)
 
     def __init__(self, headers: Mapping[str, str] = EMPTY, hidden: str = "") -> None:
-        self._fields: dict[str, str] = {}
-        for name, text in headers.items():
-            lower = name.lower()
-            masked = lower == hidden or lower in _HIDDEN_HEADERS
-            self._fields.setdefault(lower, MASK if masked else whole_characters(text))
+        fields = {name.lower(): text for name, text in headers.items()}
+        if len(fields) < len(headers):
+            fields = lower_headers(headers)
+        if not "".join(fields.values()).isascii():
+            fields = {name: whole_characters(text) for name, text in fields.items()}
+        for name in _HIDDEN_HEADERS & fields.keys():
+            fields[name] = MASK
+        if hidden in fields:
+            fields[hidden] = MASK
+        self._fields: dict[str, str] = fields
 
     def __getitem__(self, name: str) -> str:
         return self._fields[name.lower()]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the header, or *default*. That of ``Mapping`` raises a KeyError and catches it."""
+        return self._fields.get(name.lower(), default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)

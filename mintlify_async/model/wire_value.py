@@ -392,10 +392,10 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
                     extra[wire] = sent
                 continue
             field, hook = fields[wire]
-            if sent is None and field.null_is_absent:
-                continue
             if sent.__class__ is field.plain:
                 values[field.name] = sent
+                continue
+            if sent is None and field.null_is_absent:
                 continue
             try:
                 values[field.name] = hook(sent, field.kind)

@@ -8,8 +8,16 @@ from urllib.parse import urlsplit
 from attrs import define, field
 
 from ..errors import APIStatusError, NotFoundError, UnexpectedResponseError, printable, status_error_class
-from ..model.job_record import Job
-from ..model.json_text import EXCERPT_CHARACTERS, DecodeProblem, decode_json, mask_text, whole_characters
+from ..model.job_record import Job, job_without_keys
+from ..model.json_text import (
+    EXCERPT_CHARACTERS,
+    THREAD_KEY,
+    DecodeProblem,
+    decode_json,
+    mask_keys,
+    mask_text,
+    whole_characters,
+)
 from ..model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE
 from ..model.response_info import Headers, ResponseInfo
 from ..model.wire_value import without_halves
@@ -46,14 +54,6 @@ def response_info(
     return ResponseInfo(status=status, headers=safe_names, request_id=id, attempts=attempts, body=body)
 
 
-def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return *headers* with names in lower case. Of repeated headers, the first counts."""
-    lowered: dict[str, str] = {}
-    for name, value in headers.items():
-        lowered.setdefault(name.lower(), value)
-    return lowered
-
-
 def request_id(assumptions: Assumptions, headers: Mapping[str, str]) -> str | None:
     """Return the id by which the service's logs know a request, or None."""
     for name in assumptions.request_id_headers:
@@ -74,16 +74,21 @@ def read_job(
         UnexpectedResponseError: The body is not a job.
     """
     text = answer.text
-    body = mask_text(text).encode()
+    # Only an escape can write the name of a key, or half of a surrogate pair, in another way.
+    has_escapes = "\\" in text
+    may_have_key = has_escapes or THREAD_KEY in text
+    body = (mask_text(text) if may_have_key else text).encode()
     info = response_info(assumptions, answer.status, answer.headers, attempts, body)
     try:
         value = decode_json(text)
-        if "\\ud" in text or "\\uD" in text:  # only an escape can express half of a surrogate pair
+        if has_escapes and ("\\ud" in text or "\\uD" in text):
             value = without_halves(value)
+        if may_have_key:
+            value = mask_keys(value)
         if value.__class__ is dict:
             if id_is_enough and value.get("id") and isinstance(value["id"], str) and not value.get("status"):
                 return Job(id=value["id"], status="", raw=info)
-            return Job.from_wire(value, raw=info)
+            return job_without_keys(value, info)
     except (DecodeProblem, UnexpectedResponseError):
         pass
     raise _unexpected(f"the answer ({answer.status}) is not a job", answer, info)

@@ -16,7 +16,10 @@ log = logging.getLogger("mintlify_async")
 
 def logged_if_slow(message: str, *args: object) -> AbstractContextManager[object]:
     """Return a block that logs *message* at INFO if it takes longer than five seconds."""
-    return _Alarm(message, args) if log.isEnabledFor(logging.INFO) else nullcontext()
+    return _Alarm(message, args) if log.isEnabledFor(logging.INFO) else _UNLOGGED
+
+
+_UNLOGGED: Final = nullcontext()
 
 
 class _Alarm:

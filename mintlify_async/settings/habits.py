@@ -56,12 +56,14 @@ def helpful(function: F) -> F:
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        check(kwargs)
+        if kwargs:
+            check(kwargs)
         return function(*args, **kwargs)
 
     @wraps(function)
     async def awaited_call(*args: Any, **kwargs: Any) -> Any:
-        check(kwargs)
+        if kwargs:
+            check(kwargs)
         return await function(*args, **kwargs)
 
     # Other code asks whether a function is a coroutine function, and awaits it if so.
