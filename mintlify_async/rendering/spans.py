@@ -14,7 +14,7 @@ _MOST_MARKS: Final = 20
 
 
 class SpanReader:
-    """Finds the marked words of one line after the other. A line that has grown is read from its last mark on."""
+    """Finds the marked words of one line after the other. Of a line that has grown, only the end is read."""
 
     def __init__(self) -> None:
         self._begin("", ())
