@@ -15,7 +15,7 @@ from ..messages import Message
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
 from ..rendering.markdown import HasAnswer
-from ..rendering.readable_text import suggestions_of, text_of
+from ..rendering.readable_text import suggestions_of, text_after
 from ..rendering.sources import AnswerSource, Suggestion, sources_of
 from ..runtime.caller import Place
 from ..settings.habits import AsyncOnly
@@ -84,6 +84,8 @@ class Answer(Extras):
         events_seen: How many events the answer had.
         site: The site URL, or None: with it, the paths in sources, suggestions and links of the text become
             full URLs.
+        earlier_text: The text of messages that a second ``start`` with another id replaced. It was shown
+            before, so ``text`` starts with it.
     """
 
     message: Message
@@ -94,6 +96,7 @@ class Answer(Extras):
     response: ResponseInfo | None
     events_seen: int
     site: str | None = None
+    earlier_text: str = ""
 
     @classmethod
     def of(cls, stream: MessageStream, response: ResponseInfo | None, site: str | None) -> Self:
@@ -107,6 +110,7 @@ class Answer(Extras):
             response=response,
             events_seen=stream.events_seen,
             site=site,
+            earlier_text=stream.earlier_text,
         )
 
     @property
@@ -116,7 +120,7 @@ class Answer(Extras):
         Text parts stand apart by a blank line, and the ``suggestions`` block is left out. With the session's
         ``site``, links to paths are full URLs. ``message`` has all of it as it was sent.
         """
-        return text_of(self.message, site=self.site)
+        return text_after(self.earlier_text, self.message, self.site)
 
     def __hash__(self) -> int:
         """Hash the hashable fields that every answer has. The parts of a message may contain dicts."""
@@ -154,8 +158,9 @@ class TextStream(AsyncOnly):
     A line that may open a ``suggestions`` block is held back until that is known, half a surrogate pair
     until its other half arrives, and a text that begins before the one before it has ended until then.
     Everything received is handed out before the reply's error is raised. Delivered text cannot be
-    taken back. If a ``reset-step``, or a ``start`` with another id, makes it void, the replacement follows
-    after a blank line, while ``answer.text`` has only the replacement.
+    taken back. If a second ``start`` with another id replaces the message, the new text follows after a blank
+    line, also in ``answer.text``. If a ``reset-step`` makes text void, ``answer.text`` has only its
+    replacement.
     """
 
     def __init__(self, reply: ClosableEvents, growing_text: Callable[[], GrowingText]) -> None:

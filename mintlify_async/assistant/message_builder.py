@@ -175,10 +175,15 @@ class MessageBuilder:
 
     # Start, metadata, end, steps --------------------------------------------------------------
 
+    def is_replaced_by(self, event: ev.Start) -> bool:
+        """Return whether *event* starts another message in place of this one."""
+        is_other = event.message_id is not None and event.message_id != self._id
+        return is_other and (not self.empty or self.finish_reason is not None)
+
     def _start(self, event: ev.Start) -> None:
-        if event.message_id is not None and event.message_id != self._id:
-            if not self.empty or self.finish_reason is not None:
-                self._clear()
+        if self.is_replaced_by(event):
+            self._clear()
+        if event.message_id is not None:
             self._id = event.message_id
         self._merge(event.message_metadata)
 
@@ -473,13 +478,28 @@ class GrowingText:
         initial: The text of the events so far, when this object was made.
     """
 
-    def __init__(self, builder: MessageBuilder, site: str | None = None) -> None:
-        """Start with the message that *builder* has now; with *site*, links to paths become full URLs."""
+    def __init__(
+        self,
+        builder: MessageBuilder,
+        site: str | None = None,
+        *,
+        has_earlier: bool = False,
+        begun: bool = True,
+    ) -> None:
+        """Start with the message that *builder* has now.
+
+        Args:
+            builder: The message.
+            site: The site URL, or None: with it, links to paths become full URLs.
+            has_earlier: Whether there is text of messages that this one has replaced.
+            begun: Whether the answer has events. Before, another message replaces this one without a trace.
+        """
         self._builder = builder
-        self._text = ReadableText(site)
+        self._text = ReadableText(site, has_shown=has_earlier)
         self._next = 0  # index of the next part to read
         self._part: int | None = None  # index of the text part that is read
         self.initial = self._advance()
+        self._text.has_shown = begun and self._text.has_shown
 
     def after(self, event: ev.StreamEvent) -> str:
         """Return the text that *event* adds."""

@@ -189,8 +189,12 @@ class Reply(Extras, AsyncOnly):
         stream = self._begun()
         if not self.closed:
             return stream.text
-        text = stream.growing_text()
-        return text.initial + text.close()
+        return stream.partial_text
+
+    @property
+    def earlier_text(self) -> str:
+        """The text of messages that a second ``start`` with another id replaced. ``text`` starts with it."""
+        return self._begun().earlier_text
 
     @property
     def message(self) -> Message | None:
@@ -314,8 +318,14 @@ class Reply(Extras, AsyncOnly):
 
         check_function(tail, "tail")
         below = partial(tail, self) if tail is not None else None
-        shown = None if self._turn is None else partial(self._turn.shown, self._site)
+        shown = None if self._turn is None else partial(self._note_shown, self._turn)
         return Edits(self, every=every, limit=limit, tail=below, on_shown=shown)
+
+    def _note_shown(self, turn: ReplyTurn, characters: int | None) -> None:
+        """Tell *turn* how much of the message was shown, without the text of replaced messages."""
+        if characters is not None and (earlier := self._so_far().earlier_text):
+            characters = max(0, characters - len(earlier) - len("\n\n"))
+        turn.shown(self._site, characters)
 
     def run(self) -> Coroutine[Any, Any, Answer]:
         """Read to the end and return the answer: ``await reply`` as a coroutine, for ``create_task``.

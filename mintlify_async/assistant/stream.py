@@ -154,6 +154,7 @@ class MessageStream:
         self, *, message: Message | None = None, thread: Thread | None = None, site: str | None = None
     ) -> None:
         self._builder = MessageBuilder(message)
+        self._earlier: list[str] = []  # the texts of the messages that another one has replaced
         self._has_halves = False  # whether a value of the message may have half of a surrogate pair
         self._finder = _ThreadFinder(thread)
         self._site = site
@@ -251,6 +252,8 @@ class MessageStream:
                 return None  # proxies send it as a heartbeat, and it can mean nothing
             else:
                 event = self._decode(data)
+                if isinstance(event, Start) and self.events_seen and self._builder.is_replaced_by(event):
+                    self._keep_text()
                 self._builder.apply(event)  # as it came: two ids may differ only in halves of characters
                 event = self._readable(event, data)
         except StreamError as error:
@@ -259,6 +262,12 @@ class MessageStream:
         if self._text is not None:
             self._note_text(event)
         return event
+
+    def _keep_text(self) -> None:
+        """Keep the text of a message that is replaced, because it may have been shown."""
+        text = self.growing_text().initial
+        if text:
+            self._earlier.append(text)
 
     def _note_text(self, event: StreamEvent) -> None:
         """Add what *event* adds to the text that was read before."""
@@ -334,10 +343,9 @@ class MessageStream:
 
     def so_far(self) -> dict[str, Any]:
         """Return the partial answer, as the fields of a ``StreamError``."""
-        text = self.growing_text()
         return {
             "partial": None if self._builder.empty else self.partial,
-            "text": text.initial + text.close(),
+            "text": self.partial_text,
             "thread": self.thread,
             "events_seen": self.events_seen,
         }
@@ -415,13 +423,25 @@ class MessageStream:
         """The text of the events handed out so far, as people read it."""
         if self._text is None:
             self._text = self.growing_text()
-            self._texts = [self._text.initial]
+            self._texts = [*self._earlier, self._text.initial]
         self._texts[:] = ["".join(self._texts)]
         return self._texts[0]
 
+    @property
+    def partial_text(self) -> str:
+        """The same text, now that no event follows."""
+        text = self.growing_text()
+        return "".join([*self._earlier, text.initial, text.close()])
+
+    @property
+    def earlier_text(self) -> str:
+        """The text of the messages that a ``start`` with another id has replaced."""
+        return "".join(self._earlier)
+
     def growing_text(self) -> GrowingText:
         """Return the text of the events handed out so far, which then takes the next events."""
-        return GrowingText(self._builder, self._site)
+        begun = self.events_seen > 0
+        return GrowingText(self._builder, self._site, has_earlier=bool(self._earlier), begun=begun)
 
     @property
     def thread(self) -> Thread | None:

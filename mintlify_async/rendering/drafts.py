@@ -27,7 +27,7 @@ from .blocks import (
     match_containers,
     read_line,
 )
-from .spans import spans_of
+from .spans import SpanReader
 
 LONG_WORD: Final = 24
 """A word of more characters is shown while it grows, and may be cut; some languages have no blanks."""
@@ -35,8 +35,8 @@ LONG_WORD: Final = 24
 LOOKAHEAD: Final = HEAD_CHARACTERS + LONG_WORD
 """What follows a place decides its rank, so more text than a message is read."""
 
-EARLIER_CHARACTERS: Final = 240
-"""How much text before the last third of a message is searched for words where the message may end."""
+NEAR_CHARACTERS: Final = 240
+"""How much text is searched first for words where a message may end."""
 
 INFO_CHARACTERS: Final = 20
 """Longest language name of a code block that is repeated where the block is opened again."""
@@ -131,7 +131,8 @@ class Draft:
         self._unclosed: str = ""  # what closes a block that ended without a line of its own
         self._gap: str = ""  # blank lines after the last line
         self._after_blank_line: bool = False
-        self._marks: list[str] = []  # open in the paragraph
+        self._marks: tuple[str, ...] = ()  # open in the paragraph
+        self._spans = SpanReader()  # copies share it: the line that grows is read once
         self._chosen: tuple[str, str, int] | None = None  # how the line that grows was shown, up to where
         self.is_too_long: bool = False
         self.end: Place = Place(0, 0, LETTER, 0, self._closing(), blocks)
@@ -139,7 +140,7 @@ class Draft:
     def __copy__(self) -> Draft:
         draft = object.__new__(Draft)
         vars(draft).update(vars(self))
-        draft.places, draft._marks = [*self.places], [*self._marks]
+        draft.places = [*self.places]
         return draft
 
     def keep_shown(self, shown: Draft) -> None:
@@ -246,7 +247,7 @@ class Draft:
         before, following, rank = self._blocks, self.at, LINE
         blocks = before
         if line.kind != "more":
-            self._marks = []
+            self._marks = ()
         if self._is_empty:
             return
         if line.kind == "closing":  # this line is left out, because the message closes the block
@@ -272,7 +273,9 @@ class Draft:
         closing = self._closing()
         fitting = _fitting(body, max(self._limit - self._units - utf16_units(closing), 0))
         self.is_too_long = fitting < len(body)
-        spans = [] if line.is_code else spans_of(body[: fitting + LOOKAHEAD], self._marks)
+        spans: list[tuple[int, int]] = []
+        if not line.is_code:
+            spans, self._marks = self._spans.read(body[: fitting + LOOKAHEAD], self._marks)
         offset, rest = source_end - len(body), None
         if line.kind in ("opening", "closing"):
             first = HEAD_CHARACTERS
@@ -299,16 +302,17 @@ class Draft:
 
         *ends* says that the message may end in the last word, too.
         """
-        # Of the words before the last third, only the last ones may be needed.
-        start = max(0, min(self.late - self._units, len(line)) - EARLIER_CHARACTERS)
         window = end_of(_BLANKS, line, end) + LOOKAHEAD
-        words = _joined_words(line, start, window)
-        if len(words) < 3:  # they are long
-            words = _joined_words(line, 0, window)
-        for (_, stop), (word, _) in pairwise(words):
-            if stop <= end:
-                at = bisect_left(spans, (stop, 0)) - 1 if spans else -1
-                yield SPAN_WORD if at >= 0 and stop < spans[at][1] else WORD, stop, word
+        # Of the words outside of spans, only the last one is needed, and one before it.
+        words = _joined_words(line, max(0, end - NEAR_CHARACTERS), window)
+        places = [*_word_places(words, end, spans)]
+        if all(rank != WORD for rank, *_ in places[1:]):
+            start = max(0, min(self.late - self._units, len(line)) - NEAR_CHARACTERS)
+            words = _joined_words(line, start, window)
+            if len(words) < 3:  # they are long
+                words = _joined_words(line, 0, window)
+            places = [*_word_places(words, end, spans)]
+        yield from places
         first, last = next((word for word in reversed(words) if word[0] < end), (0, 0))
         if ends and last - first > LONG_WORD:
             positions = range(min(end, last - 1), first, -1)
@@ -379,6 +383,16 @@ def _from_column(line: str, column: int) -> str:
         return line[column:]
     at = next(at for at in numbers() if at == len(line) or len(line[:at].expandtabs(4)) >= column)
     return " " * (len(line[:at].expandtabs(4)) - column) + line[at:]
+
+
+def _word_places(
+    words: list[tuple[int, int]], end: int, spans: list[tuple[int, int]]
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the places after words, up to *end*: rank, end, start of the next word."""
+    for (_, stop), (word, _) in pairwise(words):
+        if stop <= end:
+            at = bisect_left(spans, (stop, 0)) - 1 if spans else -1
+            yield SPAN_WORD if at >= 0 and stop < spans[at][1] else WORD, stop, word
 
 
 def _joined_words(line: str, start: int, end: int) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from ..checks import check_site
 from ..messages import Message
-from .readable_text import suggestions_of, text_of
+from .readable_text import suggestions_of, text_after
 from .sources import AnswerSource, sources_of
 
 
@@ -42,7 +42,8 @@ def answer_markdown(answer: HasAnswer | Message, *, site: str | None = None) -> 
         await channel.send(answer_markdown(answer))
     """
     message, site = _message(answer, site)
-    text = text_of(message, site=site) if message is not None else ""
+    earlier = getattr(answer, "earlier_text", "")
+    text = text_after(earlier, message, site) if message is not None else earlier
     return "\n\n".join(filter(None, (text, extras_markdown(answer, site=site))))
 
 

@@ -35,8 +35,13 @@ def text_of(message: Message, *, site: str | None = None) -> str:
         message: The message.
         site: The site URL. Links to paths outside of code become full URLs.
     """
-    text = ReadableText(site)
-    return "".join([text.feed(part) + text.end_part() for part in _texts(message)])
+    return text_after("", message, site)
+
+
+def text_after(earlier: str, message: Message, site: str | None) -> str:
+    """Return the text of *message*, as :func:`text_of`, after the text *earlier* of replaced messages."""
+    text = ReadableText(site, has_shown=bool(earlier))
+    return "".join([earlier, *(text.feed(part) + text.end_part() for part in _texts(message))])
 
 
 def shorten(message: Message, characters: int, site: str | None = None) -> Message:
@@ -120,11 +125,20 @@ class ReadableText:
     is held back until its other half arrives, and line endings until text follows them. With *site*, the
     start of a line is also held back until it is certain whether the line is code, and a link until it is
     certain that it is one.
+
+    Args:
+        site: The site URL.
+        has_shown: Whether there is text before.
+
+    Attributes:
+        has_shown: Whether text was returned, or there is text before. Then the text that replaces a dropped
+            part stands apart.
     """
 
-    def __init__(self, site: str | None = None) -> None:
+    def __init__(self, site: str | None = None, *, has_shown: bool = False) -> None:
         self._links = None if site is None else SiteLinks(site)
-        self._has_text = False  # whether there is text before
+        self.has_shown = has_shown
+        self._has_text = has_shown  # whether there is text before, also if the links hold it back
         self._begin_part()
 
     def _begin_part(self) -> None:
@@ -150,7 +164,9 @@ class ReadableText:
         texts.append(self._show(self._rest_of_line(last_line)))
         is_holding = _hides(self._blocks) or self._apart or bool(self._space)
         self._in_line = not is_holding and is_settled(self._line)
-        return "".join(texts)
+        shown = "".join(texts)
+        self.has_shown = self.has_shown or shown != ""
+        return shown
 
     def end_part(self) -> str:
         """Return the text to show from the text still held back. The next piece starts another part."""
@@ -160,6 +176,7 @@ class ReadableText:
         output = self._show(text)
         if self._links is not None:
             output += self._links.close()
+        self.has_shown = self.has_shown or output != ""
         self._begin_part()
         return output
 
@@ -167,6 +184,7 @@ class ReadableText:
         """Drop the text held back of a void part. The next piece starts another part."""
         if self._links is not None:
             self._links.close()
+        self._has_text = self.has_shown
         self._begin_part()
 
     def _rest_of_line(self, piece: str) -> str:
@@ -241,4 +259,8 @@ class ReadableText:
         return self._linked(gap + body + end[:blanks])
 
     def _linked(self, text: str) -> str:
-        return text if self._links is None else self._links.feed(text)
+        if self._links is None:
+            return text
+        text = self._links.feed(text)
+        self.has_shown = self.has_shown or text != ""
+        return text

@@ -13,33 +13,61 @@ _MOST_MARKS: Final = 20
 """How many marks may be open; a text that consists of marks would take quadratic time."""
 
 
-def spans_of(line: str, marks: list[str]) -> list[tuple[int, int]]:
-    """Return where marked words start and end in *line*, or that they continue beyond its end.
+class SpanReader:
+    """Finds the marked words of one line after the other. Of a line that has grown, only the end is read."""
 
-    Args:
-        line: A line of a paragraph.
-        marks: The marks that are open, outermost first. They are changed to those open at the line's end.
-    """
-    spans: list[tuple[int, int]] = []
-    start = 0
-    for match in _MARK.finditer(line):
-        was_open = bool(marks)
-        escape, mark = match.groups()
-        if marks and marks[-1][0] == "`":
-            if mark == marks[-1]:
-                marks.pop()
-        elif not escape:
-            _take(mark, marks, match)
-        if marks and not was_open:
-            start = match.start()
-        elif was_open and not marks:
-            spans.append((start, match.end()))
-    return [*spans, (start, len(line) + 1)] if marks else spans
+    def __init__(self) -> None:
+        self._begin("", ())
+
+    def _begin(self, line: str, before: tuple[str, ...]) -> None:
+        self._line = line
+        self._before = before
+        self._at = 0  # up to here, more text changes nothing
+        self._marks = [*before]  # open there
+        self._start = 0  # of the span that is open there
+        self._spans: list[tuple[int, int]] = []  # that have ended there
+
+    def read(self, line: str, before: tuple[str, ...]) -> tuple[list[tuple[int, int]], tuple[str, ...]]:
+        """Return where marked words start and end in *line*, or that they continue beyond its end.
+
+        Args:
+            line: A line of a paragraph.
+            before: The marks that are open before it, outermost first.
+
+        Returns:
+            The spans, and the marks that are open at the line's end.
+        """
+        if before != self._before or not line.startswith(self._line):
+            self._begin(line, before)
+        self._line = line
+        marks, spans, start, last = self._marks, self._spans, self._start, None
+        for match in _MARK.finditer(line, self._at):
+            if match.end() == len(line):  # it may grow
+                marks, spans, last = [*marks], [*spans], match
+            else:
+                self._at = match.end()
+            was_open = bool(marks)
+            _take(match, marks)
+            if marks and not was_open:
+                start = match.start()
+            elif was_open and not marks:
+                spans.append((start, match.end()))
+            if last is None:
+                self._start = start
+        if last is None:
+            self._at = max(self._at, len(line.rstrip("\\!~")))
+        return ([*spans, (start, len(line) + 1)] if marks else spans), tuple(marks)
 
 
-def _take(mark: str, marks: list[str], match: re.Match[str]) -> None:
-    """Open or close a span with *mark*."""
-    if mark in "()":
+def _take(match: re.Match[str], marks: list[str]) -> None:
+    """Open or close a span with the mark that was found; *marks* are open before it."""
+    escape, mark = match.groups()
+    if marks and marks[-1][0] == "`":
+        if mark == marks[-1]:
+            marks.pop()
+    elif escape:
+        return
+    elif mark in "()":
         if marks and marks[-1] == "(":
             if mark == ")":
                 marks.pop()

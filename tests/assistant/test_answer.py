@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import pytest
 from hypothesis import given
@@ -10,10 +11,10 @@ from hypothesis import strategies as st
 
 from mintlify_async.assistant.stream import MessageStream
 from mintlify_async.errors import StreamInterruptedError
-from mintlify_async.events import StartStep, TextDelta, TextEnd, TextStart
+from mintlify_async.events import Start, StartStep, TextDelta, TextEnd, TextStart
 from mintlify_async.messages import Message, TextPart
 from mintlify_async.rendering.markdown import answer_markdown, extras_markdown
-from mintlify_async.rendering.readable_text import ReadableText, text_of
+from mintlify_async.rendering.readable_text import ReadableText, text_after, text_of
 from mintlify_async.testing.faults import Cut
 
 
@@ -101,9 +102,8 @@ async def test_every_view_reads_the_same(service, session, events, text):
     [
         (RESET, "Kept.\n\nInstead.", "Kept.\n\nVoid so far\n\nVoid, too.\n\nHalf\n\nInstead."),
         (RESET_FIRST, "Instead.", "Instead."),
-        (OTHER_MESSAGE, "Instead.", "Void.\n\nInstead."),
     ],
-    ids=["reset-step", "reset-step first", "start"],
+    ids=["reset-step", "reset-step first"],
 )
 async def test_what_is_void_is_no_part_of_the_text(service, session, events, text, shown):
     """A view that grows keeps what it has shown, drops what it held back, and goes on in a new paragraph."""
@@ -114,6 +114,60 @@ async def test_what_is_void_is_no_part_of_the_text(service, session, events, tex
         assert "".join([piece async for piece in reply.text_stream]) == shown
         assert reply.text == text
     assert [edit.text async for edit in session.ask("x").edits(every=0)][-1] == shown
+
+
+@pytest.mark.parametrize("site", [None, "https://docs.acme.com"])
+@pytest.mark.parametrize(
+    ("first", "text"),
+    [
+        (part("a", "One."), "One.\n\nTwo."),
+        (part("a", "One")[:-1], "One\n\nTwo."),
+        (part("a", "One.\n\n```sugg")[:-1], "One.\n\nTwo."),
+        (
+            [
+                {"type": "start", "messageId": "n1"},
+                *part("a", "One."),
+                {"type": "start", "messageId": "n2"},
+                *part("a", "x"),
+            ],
+            "One.\n\nx\n\nTwo.",
+        ),
+        ([{"type": "start", "messageId": "n1"}, {"type": "start-step"}], "Two."),
+        (RESET[:-1], "Kept.\n\nInstead.\n\nTwo."),
+    ],
+)
+async def test_a_second_message_follows_the_text_of_the_first(service, session, first, text, site):
+    """Text that was shown stays in every view; ``message`` is the second one, as the AI SDK has it."""
+    events = [*first, {"type": "start", "messageId": "m2"}, *part("b", "Two."), FINISH]
+    service.script.ask(events=events, times=None)
+    session = session.with_options(site=site)
+    answer = await session.ask("x")
+    assert answer.text == answer_markdown(answer) == text
+    assert answer.message.text == text_of(answer.message) == "Two."
+    assert pickle.loads(pickle.dumps(answer)) == answer
+    assert pickle.loads(pickle.dumps(answer)).text == text
+    async with session.ask("x") as reply:
+        shown = "".join([piece async for piece in reply.text_stream])
+        assert reply.text == reply.answer.text == text
+        assert shown == text or "reset-step" in str(events)
+    assert [edit.text async for edit in session.ask("x").edits(every=0)][-1] == shown
+
+
+async def test_another_message_than_the_one_to_continue_is_alone(service, session):
+    """The answer did not show the text of the message that it was to continue."""
+    begun = Message(id="m", role="assistant", parts=(TextPart(text="It begins."),))
+    service.script.ask(events=[{"type": "start", "messageId": "n"}, *part("a", "New."), FINISH])
+    async with session.ask([Message.user("x"), begun]) as reply:
+        assert [piece async for piece in reply.text_stream] == ["New."]
+        assert reply.text == reply.answer.text == "New."
+
+
+async def test_an_interrupted_second_message_has_the_text_of_the_first(service, session):
+    service.script.ask(body=[*OTHER_MESSAGE[:-1]], fault=Cut(at=-1))
+    with pytest.raises(StreamInterruptedError) as caught:
+        await session.ask("x")
+    assert caught.value.text == "Void.\n\nInstead."
+    assert caught.value.partial.text == "Instead."
 
 
 @pytest.mark.parametrize("site", [None, "https://docs.acme.com"])
@@ -209,6 +263,7 @@ several = st.lists(
         st.builds(lambda id: TextStart(id=id), ids),
         st.builds(lambda id: TextEnd(id=id), ids),
         st.just(StartStep()),
+        st.builds(lambda id: Start(message_id=id), ids),
     ),
     max_size=40,
 )
@@ -216,7 +271,7 @@ several = st.lists(
 
 def legal(events: list) -> list:
     """Return *events* without those that name a part that is not open."""
-    kept, opened = [], set()
+    kept, opened, message_id = [], set(), None
     for event in events:
         if isinstance(event, TextStart):
             opened.add(event.id)
@@ -224,25 +279,31 @@ def legal(events: list) -> list:
             continue
         elif isinstance(event, TextEnd):
             opened.remove(event.id)
+        elif isinstance(event, Start) and event.message_id != message_id:
+            opened, message_id = set(), event.message_id
         kept.append(event)
     return kept
 
 
-def streamed(events: list) -> MessageStream:
+def streamed(events: list, site: str | None = None) -> MessageStream:
     """Return a stream that has these events before it."""
-    stream = MessageStream()
+    stream = MessageStream(site=site)
     frames = [f"data: {json.dumps(event.to_wire())}\n\n" for event in events]
     stream.feed("".join([*frames, 'data: {"type":"finish"}\n\ndata: [DONE]\n\n']).encode())
     stream.feed_eof()
     return stream
 
 
-@given(events=several)
-def test_the_text_so_far_is_what_was_streamed_so_far(events):
+@given(events=several, site=st.sampled_from([None, "https://docs.acme.com"]))
+def test_the_text_so_far_is_what_was_streamed_so_far(events, site):
     """After each event, so that a view may begin at any of them."""
-    stream = streamed(legal(events))
+    stream = streamed(legal(events), site)
     growing, shown = stream.growing_text(), ""
     while (event := stream.next_event()) is not None:
         shown += growing.after(event)
         assert shown == stream.text
-    assert shown + growing.close() == text_of(stream.message)
+    assert (
+        shown + growing.close()
+        == stream.partial_text
+        == text_after(stream.earlier_text, stream.message, site)
+    )

@@ -171,6 +171,21 @@ async def test_partial_by_choice(service, session):
     assert len(chat.messages) == 4
 
 
+async def test_partial_of_a_second_message_is_what_was_shown_of_it(service, session):
+    """The text of a message that another one replaced does not count as the text of the new one."""
+    one, two = answer("One text before.", id="m1"), answer("word " * 40, id="m2")
+    events = [*one[:-1], *two]
+    service.script.ask(events=events, pause=0.02)
+    chat, shown = session.conversation(commit="partial"), ""
+    async with chat.ask("Hi").edits(every=0) as edits:
+        async for edit in edits:
+            shown = edit.text
+            if len(shown) > 60:
+                break
+    assert shown.startswith("One text before. \n\nword word ")
+    assert chat.messages[-1].text.strip() == shown.removeprefix("One text before. \n\n")
+
+
 async def test_partial_when_cancelled(service, session):
     """With ``commit="partial"`` a cancelled answer's text is kept, in the store, too."""
     store = MemoryStore()

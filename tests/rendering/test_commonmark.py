@@ -5,7 +5,9 @@ Two foreign parsers judge. A text on which they differ does not count.
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from mintlify_async.cli.terminal import Blocks
 from mintlify_async.messages import Message, SourceUrlPart, TextPart
-from mintlify_async.rendering import sources_of, split_markdown, split_suggestions, text_of
+from mintlify_async.rendering import sources_of, split_markdown, split_suggestions, suggestions_of, text_of
 from mintlify_async.rendering.blocks import START, read_line
 from mintlify_async.rendering.drafts import utf16_units
 from mintlify_async.rendering.readable_text import ReadableText
@@ -270,6 +272,72 @@ def test_a_long_word_before_marks_is_not_shown_twice():
             deltas[edit.index] = deltas.get(edit.index, "") + edit.delta
     assert [*shown.values()] == [*deltas.values()] == split_markdown(one + two, 200)
     assert "".join(shown.values()).count("a") == 129
+
+
+UNITS = (
+    *"`~>*_#-+[]()!|<\\&7x \n\t本😀",
+    *("](/", "`[", "[a](/b", "\\[", "`a``b```", "**a** ", "`a` ", "a b ", "- ", "> ", "1. ", "> - "),
+    *("~~~\n", "```\n", "a\n\n", "- a\n", "> - 1. `a` [b](/c)\n", "\r\n"),
+)
+
+
+def lines_run(work: Callable[[], object]) -> int:
+    """Return how many lines of Python *work* runs: a cost that is the same on every computer."""
+    count = 0
+
+    def note(frame: object, event: str, arg: object) -> object:
+        nonlocal count
+        count += event == "line"
+        return note
+
+    before = sys.gettrace()
+    sys.settrace(note)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def every_view(text: str, size: int, limit: int) -> None:
+    """Make every view of a text that arrives in pieces of this size."""
+    growing, links, splitter = ReadableText(), ReadableText(SITE), MarkdownSplitter(limit)
+    for at in range(0, len(text), size):
+        piece = text[at : at + size]
+        growing.feed(piece)
+        links.feed(piece)
+        splitter.feed(piece)
+        while splitter.next_edit():
+            pass
+    growing.end_part()
+    links.end_part()
+    split_markdown(text, limit)
+    suggestions_of(Message(id="m", role="assistant", parts=(TextPart(text=text),)))
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_character_costs_the_same_however_long_the_text(unit):
+    """Eight times the text runs at most 8 x 1.2 as many lines."""
+    small, large = (
+        lines_run(lambda size=size: every_view((unit * size)[:size] + "x", 100, 200))
+        for size in (1_000, 8_000)
+    )
+    assert large <= 8 * 1.2 * small
+
+
+@pytest.mark.parametrize("unit", ["a word ", "**two words** and ", "[a link](/b) ", "`code` ", "本文 "])
+def test_a_step_reads_what_is_new(unit):
+    """The last steps of a paragraph that grows cost no more than earlier ones."""
+    splitter, costs = MarkdownSplitter(10_000), []
+
+    def steps(pieces: int) -> None:
+        for _ in range(pieces):
+            splitter.feed(unit)
+            splitter.next_edit()
+
+    for _ in range(6):
+        costs.append(lines_run(lambda: steps(1_200 // len(unit))))
+    assert max(costs[3:]) <= 1.2 * costs[2]
 
 
 @pytest.mark.parametrize("unit", ["`", "~", ">", "*", "[", "](/", "\\", "`[", "[a](/b", "- ", " "])
