@@ -159,7 +159,7 @@ async def test_the_app(job_of_the_app):
     pass
 
 async def test_another_service(mintlify_env):
-    async with MintlifySession(base_url="http://127.0.0.1:9", retry=None) as session:
+    async with MintlifySession(base_url="http://127.0.0.1:9") as session:
         pass
 """
 
