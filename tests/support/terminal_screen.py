@@ -88,6 +88,19 @@ class Screen:
         """Type *keys*, control characters among them."""
         os.write(self.descriptor, keys.encode())
 
+    async def press_until(self, keys: str, text: str) -> None:
+        """Type *keys*, and again each second, until *text* is on the screen.
+
+        This is for Ctrl-C at the prompt. Python's ``readline`` does not see one that comes
+        after it shows the prompt and before it waits for keys. It sees the next one.
+        """
+        for _ in range(20):
+            self.press(keys)
+            with contextlib.suppress(TimeoutError):
+                await self.until(text, seconds=1)
+                return
+        raise TimeoutError(f"{text!r} is not on the screen")
+
     def shows_keys(self) -> bool:
         """Return whether the terminal shows typed keys."""
         return bool(termios.tcgetattr(self.descriptor)[3] & termios.ECHO)
