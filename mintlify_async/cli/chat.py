@@ -27,7 +27,7 @@ from .error_advice import UsageError, explain
 from .exit_status import DONE, TROUBLE
 from .run_command import until_terminated
 from .settings import FOR_QUESTIONS, open_session
-from .standard_input import is_closed, read_line
+from .standard_input import interruptible, is_closed, read_line
 from .terminal import Terminal
 
 COMMANDS: Final = {
@@ -161,7 +161,8 @@ def _read_question(terminal: Terminal) -> str | None:
     with suppress(ImportError):  # Python may be built without readline
         importlib.import_module("readline")  # makes input() edit lines
     try:
-        return input("> ").strip()
+        with interruptible():
+            return input("> ").strip()
     except EOFError:
         terminal.note()  # ends the line of the prompt
         return None

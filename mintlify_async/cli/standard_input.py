@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import sys
 import threading
-from collections.abc import Generator, Sequence
+import time
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import IO, NoReturn
 
 from .error_advice import UsageError
+
+AGAIN = 0.05
+"""Seconds until a signal that has not ended a read is sent again."""
 
 
 def read_text(words: Sequence[str], what: str) -> str:
@@ -79,24 +85,70 @@ def _decoded(data: bytes, source: str) -> str:
 
 @contextmanager
 def interruptible() -> Generator[None]:
-    """Let Ctrl-C and SIGTERM end a blocking read inside the block.
+    """Let the first Ctrl-C or SIGTERM end a blocking read inside the block.
 
     The handlers of a running event loop only cancel a task, and the loop is blocked by the read.
     """
     if threading.current_thread() is not threading.main_thread():  # it alone can set handlers
         yield
         return
-    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _terminate}
-    previous = {number: signal.getsignal(number) for number in handlers}
-    ours = [number for number in handlers if previous[number] not in (None, signal.SIG_IGN)]  # as in `nohup`
+    arrived: list[int] = []
+    late: list[int] = []  # after the read
+    over = False
+
+    def end_read(number: int, frame: FrameType | None) -> None:
+        if over:
+            late.append(number)
+        elif not arrived:  # a repeated one must not interrupt what follows the read
+            arrived.append(number)
+            (_terminate if number == signal.SIGTERM else signal.default_int_handler)(number, frame)
+
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    ours = [number for number in previous if previous[number] not in (None, signal.SIG_IGN)]  # as in `nohup`
     for number in ours:
-        signal.signal(number, handlers[number])
+        signal.signal(number, end_read)
     try:
-        _raise_if_cancelled()
-        yield
+        with _repeated(ours, arrived):
+            try:
+                _raise_if_cancelled()
+                yield
+            finally:
+                over = True
     finally:
         for number in ours:
             signal.signal(number, previous[number])
+    if late and not arrived:
+        signal.raise_signal(late[0])
+
+
+@contextmanager
+def _repeated(numbers: Collection[int], arrived: Sequence[int]) -> Generator[None]:
+    """Send each of the signals *numbers* again until *arrived* says that its handler has run.
+
+    A read is interrupted only by a signal that comes while it waits. After one that came a moment before,
+    for instance while readline shows its prompt, Python would not run the handler until the next key.
+    """
+    main_thread = threading.get_ident()
+    from_signals, to_thread = socket.socketpair()
+
+    def repeat() -> None:
+        while (number := from_signals.recv(1)) and number[0] not in numbers:
+            pass
+        while number and not arrived:
+            signal.pthread_kill(main_thread, number[0])
+            time.sleep(AGAIN)
+
+    with from_signals, to_thread:
+        to_thread.setblocking(False)
+        previous = signal.set_wakeup_fd(to_thread.fileno(), warn_on_full_buffer=False)
+        thread = threading.Thread(target=repeat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(previous)
+            to_thread.shutdown(socket.SHUT_WR)
+            thread.join()
 
 
 def _raise_if_cancelled() -> None:

@@ -106,7 +106,7 @@ class TimeLimit:
         if self.ended or (self._among is not None and self._among.ended):
             self.end()
         elif self._at < math.inf:
-            self._alarm = Alarm(self._at, self._expire)
+            self._alarm = Alarm(self._at, self._time_came)
         return self
 
     def __exit__(
@@ -128,10 +128,28 @@ class TimeLimit:
         """Whether the time has come, or :meth:`end` was called."""
         return self.ended or self._loop.time() >= self._at
 
+    def move(self, at: float) -> None:
+        """Let the running block end at *at* instead.
+
+        The alarm is set again when it goes off. An alarm per step would cost more than a short step.
+        """
+        self._at = at
+        if self._alarm is not None and at >= self._alarm.at:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = Alarm(at, self._time_came) if at < math.inf else None
+
     def end(self) -> None:
         """End the block at its next suspension, from any task of its loop. It may be over already."""
         self.ended = True
         self._loop.call_soon(self._expire)  # in the next turn: a step that has its result already ends well
+
+    def _time_came(self) -> None:
+        if self._loop.time() < self._at:
+            self._alarm = Alarm(self._at, self._time_came)
+        else:
+            self._expire()
 
     def _expire(self) -> None:
         if self._task is not None and not self._has_cancelled:

@@ -56,6 +56,13 @@ def _shared_index(folder: Path | None) -> DocsIndex:
     return DocsIndex.load(folder)
 
 
+def check_loops(session: MintlifySession, service: LocalService) -> None:
+    """Let *session* refuse requests that would wait forever, because the loop of *service* does not run."""
+    from ..session import record_requests
+
+    record_requests(session, service._check_loop)  # pyright: ignore[reportPrivateUsage] - defined in this file
+
+
 class LocalService:
     """The documentation service on this machine, for tests and demonstrations.
 
@@ -166,7 +173,6 @@ class LocalService:
         *settings* are additional arguments of ``MintlifySession``.
         """
         from .. import MintlifySession, PollPolicy
-        from ..session import record_requests
 
         known: dict[str, Any] = {"base_url": self.base_url}
         known |= {name: getattr(customer or self.customers[0], name) for name in _OF_A_CUSTOMER}
@@ -175,7 +181,7 @@ class LocalService:
             settle = max(settle, usual.settle_seconds)
         known["poll"] = evolve(usual, settle_seconds=settle)
         session = MintlifySession(**(known | settings))
-        record_requests(session, self._check_loop)
+        check_loops(session, self)
         return session
 
     async def _check_loop(

@@ -14,6 +14,7 @@ it imports only pytest until a test asks for a fixture.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from types import ModuleType
@@ -69,7 +70,24 @@ def mintlify_env(mintlify_service: LocalService, monkeypatch: pytest.MonkeyPatch
         monkeypatch.delenv(name, raising=False)
     for name, value in mintlify_service.environment.items():
         monkeypatch.setenv(name, value)
+    _check_loops_of_new_sessions(mintlify_service, monkeypatch)
     return mintlify_service
+
+
+def _check_loops_of_new_sessions(service: LocalService, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sessions that the app makes say so if the service is on a loop that does not run."""
+    from ..session import MintlifySession
+    from .local_service import check_loops
+
+    original = MintlifySession.__init__
+
+    @functools.wraps(original)
+    def init(self: MintlifySession, *args: Any, **settings: Any) -> None:
+        original(self, *args, **settings)
+        if settings.get("base_url") in (None, service.base_url):
+            check_loops(self, service)
+
+    monkeypatch.setattr(MintlifySession, "__init__", init)
 
 
 def _generators() -> dict[str, Callable[..., Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import stat
 import termios
 from collections.abc import AsyncIterator
@@ -155,7 +156,8 @@ async def test_ctrl_c_at_the_prompt_ends_nothing(screen, tmp_path):
     await screen.until("> ")
     screen.press("half a question")
     await screen.until("half a question")  # a Ctrl-C takes away what is typed and not yet read
-    await screen.press_until(CTRL_C, "Ctrl-D ends the conversation")
+    screen.press(CTRL_C)
+    await screen.until("Ctrl-D ends the conversation")
     await screen.until("> ")
     screen.press(CTRL_D)
     assert await screen.process.wait() == 0
@@ -243,6 +245,33 @@ async def test_sigterm_ends_it_in_order(service, tmp_path, moment):
         assert "Traceback" not in screen.output
         assert termios.tcgetattr(screen.descriptor)[3] & termios.ECHO
     assert not service.answering
+
+
+PAUSE_BEFORE_KEYS = """
+import ctypes, readline, sys
+from mintlify_async.cli import main
+
+hook = ctypes.c_void_p.in_dll(ctypes.CDLL(readline.__file__), "rl_pre_input_hook")
+hook.value = ctypes.cast(ctypes.CDLL(None).pause, ctypes.c_void_p).value
+sys.exit(main())
+"""
+"""Lets readline wait for a signal after it shows the prompt and before it waits for keys."""
+
+
+@pytest.mark.real
+async def test_a_signal_before_the_prompt_waits_for_keys(service, tmp_path):
+    """It is seen without a key: each Ctrl-C gives a new prompt, and SIGTERM ends the command."""
+    async with on_terminal("-c", PAUSE_BEFORE_KEYS, "chat", env=settings(service, tmp_path)) as screen:
+        for _ in range(3):
+            await screen.until("> ")
+            await asyncio.sleep(0.2)
+            screen.process.send_signal(signal.SIGINT)
+            await screen.until("Ctrl-D ends the conversation", seconds=20)
+        await screen.until("> ")
+        await asyncio.sleep(0.2)
+        screen.process.terminate()
+        async with asyncio.timeout(20):
+            assert await screen.ended() == 143
 
 
 SLOW_LOAD = """

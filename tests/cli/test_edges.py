@@ -21,7 +21,9 @@ from mintlify_async.cli.argument_parser import make_parser
 from mintlify_async.testing import LocalService, faults
 from tests.support.child_process import child_environment
 from tests.support.command_line import run, start
+from tests.support.proxy_server import Proxy
 from tests.support.terminal_screen import on_terminal
+from tests.support.tls import authority, tls_contexts
 
 CREATE = ["job", "create"]
 NOTHING = "http://127.0.0.1:9"
@@ -299,6 +301,29 @@ async def test_a_proxy_with_a_password(service, command):
         assert ended.status == 1
         assert "407" in ended.out + ended.err
         assert "MINTLIFY_PROXY=http://user:password@host:port" in ended.out + ended.err
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("command", [["ask", "Hm?"], [*CREATE, "x", "--wait"], ["doctor"]])
+async def test_a_tunnel_through_a_proxy(tmp_path, command):
+    """Https goes through CONNECT, and the service's certificate is checked inside the tunnel."""
+    authority().cert_pem.write_to_path(tmp_path / "ca.pem")
+    async with LocalService(ssl=tls_contexts()[0]) as service, Proxy(service, None) as proxy:
+        url = {"MINTLIFY_BASE_URL": "https://service.test", "SSL_CERT_FILE": str(tmp_path / "ca.pem")}
+        ways = [(["--proxy", proxy.url], {}), ([], {"MINTLIFY_PROXY": proxy.url})]
+        ways += [(["--proxy", "environment"], {"HTTPS_PROXY": proxy.url})]
+        ways += [([], {"MINTLIFY_PROXY": "environment", "https_proxy": proxy.url})]
+        for flags, env in ways:
+            proxy.requests.clear()
+            process = await start(*command, *flags, env=child_environment(service, **url, **env))
+            out, err = await process.communicate()
+            assert process.returncode == 0, (out + err).decode()
+            assert {line for line, _ in proxy.requests} == {"CONNECT service.test:443 HTTP/1.1"}
+        env = child_environment(service, **url | {"SSL_CERT_FILE": os.devnull}, MINTLIFY_PROXY=proxy.url)
+        process = await start(*command, env=env)
+        out, err = await process.communicate()
+        assert process.returncode == 1
+        assert b"certificate" in out + err
 
 
 @pytest.mark.parametrize("env", [{"http_proxy": "http://127.0.0.1:1"}, {"ALL_PROXY": "http://127.0.0.1:1"}])

@@ -32,6 +32,27 @@ async def test_a_block_that_is_over_is_left_alone(virtual) -> None:
     await asyncio.sleep(60)
 
 
+@pytest.mark.parametrize(("first", "moved"), [(5.0, 9.0), (9.0, 5.0), (float("inf"), 5.0)])
+async def test_a_limit_can_be_moved(virtual, first: float, moved: float) -> None:
+    """The block ends at the time of the last move, whether that is later or earlier than the time before."""
+    limit, start = in_seconds(first), asyncio.get_running_loop().time()
+
+    async def move_and_sleep() -> None:
+        limit.move(start + moved)
+        await asyncio.sleep(60)
+
+    with pytest.raises(TimeoutError), limit:
+        await move_and_sleep()
+    assert virtual.now() == moved
+
+
+async def test_a_limit_that_was_moved_away_does_not_end_the_block(virtual) -> None:
+    """Also if it is moved after its first time has come, while the loop still looks at its sockets."""
+    with in_seconds(5) as limit:
+        asyncio.get_running_loop().call_later(5.0, limit.move, float("inf"))
+        await asyncio.sleep(60)
+
+
 async def test_a_block_that_was_ended_before_it_was_entered() -> None:
     """``end`` before the block ends it at its first suspension."""
     limit = TimeLimit()

@@ -25,7 +25,16 @@ LONGEST_WAIT = 10.0
 """A case in which this process does nothing for longer waits in real time. A slow computer fails no case."""
 
 REAL_FIXTURES = {
-    *("browser", "cluster", "own_redis", "redis_client", "redis_server", "run_block", "shared_redis"),
+    *(
+        "browser",
+        "cluster",
+        "own_redis",
+        "redis_client",
+        "redis_server",
+        "run_block",
+        "shared_redis",
+        "three_nodes",
+    ),
     *("own_postgres", "pgbouncer", "postgres_server", "shared_postgres"),
     "pytester",  # a complete run of pytest
 }

@@ -9,10 +9,15 @@ import trustme
 
 
 @cache
+def authority() -> trustme.CA:
+    """Return the authority of this process. Another program trusts its file by ``SSL_CERT_FILE``."""
+    return trustme.CA()
+
+
+@cache
 def tls_contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """Return the context of a server at 127.0.0.1 or service.test, and its client's."""
-    authority = trustme.CA()
     served, trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
-    authority.issue_cert("127.0.0.1", "service.test").configure_cert(served)
-    authority.configure_trust(trust)
+    authority().issue_cert("127.0.0.1", "service.test").configure_cert(served)
+    authority().configure_trust(trust)
     return served, trust

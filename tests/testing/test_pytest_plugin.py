@@ -146,6 +146,31 @@ def test_a_wider_loop_by_default(pytester):
     result.assert_outcomes(passed=1)
 
 
+A_FIXTURE_ON_ANOTHER_LOOP = """
+import pytest_asyncio
+from mintlify_async import MintlifySession
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def job_of_the_app(mintlify_env):
+    async with MintlifySession() as session:
+        return await session.create_job("Fix the typos")
+
+async def test_the_app(job_of_the_app):
+    pass
+
+async def test_another_service(mintlify_env):
+    async with MintlifySession(base_url="http://127.0.0.1:9") as session:
+        pass
+"""
+
+
+def test_a_fixture_on_another_loop_than_its_test(pytester):
+    """Its request would wait for a loop that does not run. Also a session of the app says so immediately."""
+    result = run(pytester, *AUTO, test_loops=A_FIXTURE_ON_ANOTHER_LOOP)
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*StateError: the service is on another event loop*loop_scope*"])
+
+
 def test_without_a_plugin(pytester):
     """An async test fails with what to install, whichever fixture it uses; one that is not async runs."""
     result = run(pytester, test_nothing_runs=NOTHING_RUNS, test_no_loop=NO_LOOP_OF_A_PLUGIN)

@@ -81,23 +81,35 @@ class PageStream(Response):
             await self.background()
 
     async def _send_log(self, send: Send) -> None:
-        frames: bytes | None = KEEP_ALIVE
+        time = asyncio.get_running_loop().time
+        place, started, reading, silent = 0, False, False, False
+        frames: bytes | None = b""
         async with self._opened as log:
-            loop = asyncio.get_running_loop()
-            place, started, pause = 0, False, FIRST_COMMENT
             while frames is not None:
                 try:
-                    with TimeLimit(loop.time() + pause):
-                        frames, place = await log.read(place)
+                    with TimeLimit(time() + STALL) as limit:  # each step only moves it
+                        while frames is not None:
+                            if silent:
+                                frames, silent = KEEP_ALIVE, False
+                            else:
+                                reading = True
+                                limit.move(time() + (SILENCE if started else FIRST_COMMENT))
+                                frames, place = await log.read(place)
+                                limit.move(time() + STALL)
+                                reading = False
+                            if not started:
+                                if log.refusal is not None:
+                                    raise log.refusal
+                                await send(self._start)
+                                started = True
+                            await send(_body(frames))
                 except TimeoutError:
-                    frames = KEEP_ALIVE
-                with TimeLimit(loop.time() + STALL):
-                    if not started:
-                        if log.refusal is not None:
-                            raise log.refusal
-                        await send(self._start)
-                    more = frames is not None
-                    await send({"type": "http.response.body", "body": frames or b"", "more_body": more})
-                started, pause = True, SILENCE
+                    if not reading:
+                        raise
+                    silent, reading = True, False
             if log.refusal is not None:
                 log_refusal(log.refusal)  # it came after the first comment, so the page has it as an event
+
+
+def _body(frames: bytes | None) -> dict[str, object]:
+    return {"type": "http.response.body", "body": frames or b"", "more_body": frames is not None}

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,6 +99,43 @@ async def test_a_new_cluster_client_may_be_used_by_many_calls_at_once(cluster: R
         slots = [quota.take(windows(a=(100, 60)), slot=new_version(), block=BLOCK) for _ in range(40)]
         await asyncio.gather(*steps, *slots)
         await client.aclose()
+
+
+@pytest.fixture
+def three_nodes(tmp_path: Path) -> Iterator[list[RedisServer]]:
+    nodes: list[RedisServer] = []
+    try:
+        for number, slots in enumerate([(0, 5460), (5461, 10922), (10923, 16383)]):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            nodes.append(RedisServer(folder, cluster=True, slots=slots).start())
+        for other in nodes[1:]:
+            nodes[0].meet(other)
+        for node in nodes:
+            node.wait_for_cluster()
+        yield nodes
+    finally:
+        for node in nodes:
+            node.kill()
+
+
+async def test_steps_on_a_new_client_of_three_nodes(three_nodes: list[RedisServer]):
+    """200 first steps at once succeed. Those on a node that dies raise StateError, and no other error."""
+
+    async def write_all(node: RedisServer) -> list[Any]:
+        client = RedisCluster(host="127.0.0.1", port=node.port)
+        store = RedisStore(client, timeout=2, namespace=f"n{node.port}")
+        steps = [put(store, f"room{n}/open/a") for n in range(200)]
+        results = await asyncio.gather(*steps, return_exceptions=True)
+        await client.aclose()
+        return [each for each in results if isinstance(each, BaseException)]
+
+    assert await write_all(three_nodes[0]) == []
+    three_nodes[2].kill()
+    for node in three_nodes[1:]:
+        errors = await write_all(node)
+        assert {type(error) for error in errors} == {StateError}
+        assert all(str(error).startswith("the store on Redis cannot be used: ") for error in errors)
 
 
 # Cancelled and slow calls

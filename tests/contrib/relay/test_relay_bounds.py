@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,41 @@ from starlette.applications import Starlette
 
 import mintlify_async
 from mintlify_async.contrib.relay import MemoryStreamStore, answer_logs
+from mintlify_async.contrib.relay.answer_logs import MemoryLog
+from mintlify_async.contrib.relay.page_stream import PageStream
 from mintlify_async.contrib.relay.refusals import BUSY_TEXT, TOO_MANY_TEXT
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import Customer
 from mintlify_async.testing.loop_time import virtual_time
 from tests.support.relay_desk import ENDLESS, HEAD, TURN, Desk, desk, form
 from tests.support.relay_kit import until, user_message
+
+# --- A live event -------------------------------------------------------------------------------------
+
+
+async def test_a_live_event_sets_no_timer(monkeypatch):
+    """The limits on silence and on a page that stalls only move, because a timer costs more than an event."""
+    loop, log, sent = asyncio.get_running_loop(), MemoryLog(), []
+    timers, call_at = [], loop.call_at
+    monkeypatch.setattr(loop, "call_at", lambda *args, **more: timers.append(args) or call_at(*args, **more))
+
+    async def send(message):
+        sent.append(message)
+
+    @asynccontextmanager
+    async def opened():
+        yield log
+
+    response = asyncio.create_task(PageStream(opened())({"method": "POST"}, asyncio.Event().wait, send))
+    for number in range(100):
+        log.append(b"data: %d\n\n" % number)
+        while len(sent) < number + 2:
+            await asyncio.sleep(0)
+    log.end()
+    await response
+    assert len(sent) == 102
+    assert len(timers) < 10
+
 
 # --- A stored conversation ----------------------------------------------------------------------------
 
