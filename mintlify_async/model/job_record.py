@@ -7,7 +7,7 @@ type is kept in ``extra``, so that it never makes a job unreadable.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -17,6 +17,7 @@ import attrs
 from attrs import frozen
 
 from ..errors import UnexpectedResponseError, printable
+from .in_models import InModels
 from .json_text import EXCERPT_CHARACTERS, drop_keys, json_safe, mask_keys
 from .response_info import ResponseInfo
 from .wire_value import EMPTY, UNCOMPARED, Lenient, WireValue, read_value
@@ -58,8 +59,8 @@ class Source(WireValue):
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class Job(WireValue):
-    """A snapshot of an agent job.
+class Job(WireValue, InModels):
+    """A snapshot of an agent job. It can be a field of a pydantic model and the result of a FastAPI handler.
 
     Args:
         id: The job's identifier.
@@ -109,11 +110,20 @@ class Job(WireValue):
         Raises:
             UnexpectedResponseError: It is not an object, or ``id`` or ``status`` is not a string.
         """
-        error = partial(_not_a_job, wire=wire, raw=raw)
+        return cls._read(wire, raw, partial(_not_a_job, wire=wire, raw=raw))
+
+    @classmethod
+    def _read(cls, wire: object, raw: ResponseInfo | None, error: Callable[[str], Exception]) -> Job:
         job = read_value(cls, wire, error, raw=raw, wire=mask_keys(wire))
         if job.id and job.status:
             return job
         raise error(".status is empty" if job.id else ".id is empty")
+
+    @classmethod
+    def _from_model(cls, content: object) -> Job:
+        return cls._read(content, None, lambda problem: ValueError(f"job{problem}"))
+
+    _to_model = to_wire
 
 
 def _not_a_job(problem: str, wire: object, raw: ResponseInfo | None) -> UnexpectedResponseError:
