@@ -413,7 +413,6 @@ class Message(WireValue, InModels):
         message_parts = _parts_from_wire(cast("Sequence[object]", parts), where)
         return cls(id=id, role=role, parts=message_parts, metadata=metadata, extra=content or EMPTY)
 
-
     @classmethod
     def _model_schema(cls) -> dict[str, Any]:
         return {**schema_of(cls), "required": ["id", "role", "parts"]}

@@ -73,9 +73,9 @@ class Extras:
 class Answer(Extras, InModels):
     """A complete answer. Awaiting a :class:`~mintlify_async.assistant.reply.Reply` returns it.
 
-    It can be a field of a pydantic model and the result of a FastAPI handler; a notebook shows it as Markdown.
-    It can be pickled, compared and used as a key of a dict. Like every pickle of a thread, a pickled answer
-    has no ``thread.key``.
+    It can be a field of a pydantic model and the result of a FastAPI handler. A notebook shows it as
+    Markdown. It can be pickled, compared and used as a key of a dict. Like every pickle of a thread, a
+    pickled answer has no ``thread.key``.
 
     Attributes:
         message: The answer as a message with typed parts, as it was sent; only half of a surrogate pair is

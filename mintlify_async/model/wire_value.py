@@ -347,6 +347,7 @@ class _Field(NamedTuple):
 
 
 def wire_fields(cls: type[Any]) -> Iterator[_Field]:
+    """Yield the fields of *cls* that are also fields of its JSON object."""
     # Not attrs' ``field.type``: it is text until some other code calls ``attrs.resolve_types``.
     hints = get_type_hints(cls, include_extras=True)
     for field in _attributes(cls):

@@ -27,8 +27,11 @@ _VISIBLE = re.compile("[!-~]+")  # ASCII
 
 def kind_in_words(kind: str) -> str:
     """Return a kind of key, as ``Assumptions.kind_of_key`` names it, in words."""
-    widget = "the id of a web widget, which is public and no key"
-    words = {"foreign": "another product's key", "widget": widget, "unknown": "a key whose prefix is not known"}
+    words = {
+        "foreign": "another product's key",
+        "widget": "the id of a web widget, which is public and no key",
+        "unknown": "a key whose prefix is not known",
+    }
     return words.get(kind) or f"an {kind} key"
 
 

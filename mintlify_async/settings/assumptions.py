@@ -46,7 +46,7 @@ class Assumptions:
     request_id_headers: tuple[str, ...] = ("x-request-id", "x-vercel-id", "cf-ray")  # assumption: request id
 
     def kind_of_key(self, key: str) -> str:
-        """Return ``admin``, ``assistant``, ``widget``, ``foreign`` or ``unknown``. The longest prefix decides."""
+        """Return ``admin``, ``assistant``, ``widget``, ``foreign`` or ``unknown``, by the longest prefix."""
         kinds = [(self.admin_key_prefix, "admin"), (self.assistant_key_prefix, "assistant")]
         kinds.append((self.widget_id_prefix, "widget"))
         kinds += [(prefix, "foreign") for prefix in self.foreign_key_prefixes]

@@ -199,7 +199,7 @@ async def test_a_key_function_that_keeps_failing_is_an_error_of_ours(service):
     """The error says what failed and that nothing was sent, and shows no key."""
     vault = Vault(9, RuntimeError)
     async with service.session(admin_key=vault, retry=RetryPolicy(base=0.001)) as session:
-        with pytest.raises(APIConnectionError, match="makes the admin key failed with RuntimeError") as caught:
+        with pytest.raises(APIConnectionError, match="the admin key failed with RuntimeError") as caught:
             await session.create_job("x")
     assert (caught.value.sent, caught.value.reason, vault.calls) == ("no", "key", 3)
     assert not service.requests
