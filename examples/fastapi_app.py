@@ -8,12 +8,12 @@ uvicorn fastapi_app:app         # then open http://127.0.0.1:8000/docs
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from fastapi import Body, Depends, FastAPI, Header, Path, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from mintlify_async import MintlifyError, MintlifySession, Reply, SQLiteStore, StreamError
+from mintlify_async import Job, MintlifyError, MintlifySession, Reply, SQLiteStore, StreamError
 from mintlify_async.errors import ConfigurationError, NotFoundError, QuotaExceededError, RateLimitError
 
 log = logging.getLogger("uvicorn.error")
@@ -76,5 +76,5 @@ async def new(prompt: Annotated[str, Body(embed=True)], key: Key, session: Sessi
 
 
 @app.get("/jobs/{job_id}")
-async def look(job_id: Annotated[str, Path(pattern=r"^[\w-]+$")], session: Session) -> dict[str, Any]:
-    return (await session.job(job_id).refresh()).to_wire()
+async def look(job_id: Annotated[str, Path(pattern=r"^[\w-]+$")], session: Session) -> Job:
+    return await session.job(job_id).refresh()

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
 from .errors import ConfigurationError, printable
@@ -136,15 +136,30 @@ def _shown(value: object) -> str:
 # Objects that a type checker lets pass, or where people slip ----------------------------------------
 
 
-def check_type(value: object, name: str, kind: type) -> None:
+def check_type(value: object, name: str, kind: type, *, example: str = "") -> None:
     """Check that *value* is None or a *kind*, such as the Timeouts of this package.
+
+    Raises:
+        ConfigurationError: It is something else. The error shows the *example*.
+    """
+    if value is not None and not isinstance(value, kind):
+        expectation = example or f"{kind.__name__}(…)"
+        raise ConfigurationError(f"{name} must be {expectation} or None; got {_kind(value)}", field=name)
+
+
+def _check_members(value: object, name: str, members: Sequence[str], expectation: str) -> None:
+    """Check that *value* is None or an object with *members*. A class has them, too, and is refused.
 
     Raises:
         ConfigurationError: It is something else.
     """
-    if value is not None and not isinstance(value, kind):
-        type_name = type(value).__name__
-        raise ConfigurationError(f"{name} must be {kind.__name__}(…) or None; got {type_name}", field=name)
+    has_all = not isinstance(value, type) and all(hasattr(value, member) for member in members)
+    if value is not None and not has_all:
+        raise ConfigurationError(f"{name} must be {expectation}, not {_kind(value)}", field=name)
+
+
+def _kind(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def check_client_session(value: object) -> None:
@@ -153,12 +168,28 @@ def check_client_session(value: object) -> None:
     Raises:
         ConfigurationError: It is such an object.
     """
-    is_session = all(hasattr(value, name) for name in ("request", "connector", "closed"))
-    if value is not None and (isinstance(value, type) or not is_session):
-        kind = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
-        raise ConfigurationError(
-            f"client_session must be an aiohttp.ClientSession, not {kind}", field="client_session"
-        )
+    members = ("request", "connector", "closed")
+    _check_members(value, "client_session", members, "an aiohttp.ClientSession")
+
+
+def check_quota(value: object, name: str) -> None:
+    """Refuse a value that is neither None nor a quota, such as a number or one limit.
+
+    Raises:
+        ConfigurationError: It is such a value.
+    """
+    expectation = "Quota(…), such as Quota(create_job=100), or None"
+    _check_members(value, name, ("lease", "block", "mode"), expectation)
+
+
+def check_observer(value: object, name: str) -> None:
+    """Refuse a value that is neither None nor an observer, such as a function.
+
+    Raises:
+        ConfigurationError: It is such a value.
+    """
+    expectation = "an object with start(operation, facts), as Observer describes it, or None"
+    _check_members(value, name, ("start",), expectation)
 
 
 EXITING: Final = "the program is exiting, so no thread can be started: make this call before, not in atexit"
@@ -199,12 +230,19 @@ def check_store(store: object, name: str) -> None:
     Raises:
         ConfigurationError: *store* is no store.
     """
-    is_store = not isinstance(store, type) and all(hasattr(store, one) for one in ("read", "write", "take"))
-    if store is not None and not is_store:
-        kind = f"the class {store.__name__}" if isinstance(store, type) else f"a {type(store).__name__}"
-        raise ConfigurationError(
-            f"{name} must be a store such as SQLiteStore('mintlify.sqlite'), not {kind}", field=name
-        )
+    expectation = "a store such as SQLiteStore('mintlify.sqlite')"
+    _check_members(store, name, ("read", "write", "take"), expectation)
+
+
+def check_word(value: object, name: str, words: Sequence[str]) -> None:
+    """Check that *value* is one of *words*.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    if value not in tuple(words):  # a tuple, because a list cannot be looked up in a set
+        choice = " or ".join(map(repr, words))
+        raise ConfigurationError(f"{name} must be {choice}; got {_shown(value)}", field=name)
 
 
 # Texts ----------------------------------------------------------------------------------------------
@@ -429,12 +467,33 @@ def check_path(path: object, name: str, *, hint: str = "") -> str:
 # URLs -----------------------------------------------------------------------------------------------
 
 
+class URLObject(Protocol):
+    """A URL of another library: pydantic's ``HttpUrl``, ``yarl.URL``, ``httpx.URL``. Its ``str()`` counts."""
+
+    @property
+    def scheme(self) -> str:
+        """Such as ``https``."""
+        ...
+
+    @property
+    def host(self) -> str | None:
+        """The host's name."""
+        ...
+
+
+def url_text(value: object) -> object:
+    """Return the text of an object whose text is a URL, and any other *value* as it is."""
+    is_url = hasattr(value, "scheme") or str(value).lower().startswith(("https://", "http://"))
+    return str(value) if is_url and not isinstance(value, str) else value
+
+
 def check_site(site: object, name: str = "site") -> str | None:
-    """Return *site* if it is None or a full URL.
+    """Return *site* as text if it is None or a full URL.
 
     Raises:
         ConfigurationError: It is neither.
     """
+    site = url_text(site)
     if site is None or (isinstance(site, str) and _SITE.fullmatch(site)):
         return site
     raise ConfigurationError(
@@ -447,16 +506,19 @@ def check_site(site: object, name: str = "site") -> str | None:
 _SITE: Final = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?", re.IGNORECASE)
 
 
-def check_base_url(value: str, *, allow_insecure_http: bool) -> str:
-    """Return *value* without a trailing slash when keys may be sent to it.
+def check_base_url(value: object, *, allow_insecure_http: bool) -> str:
+    """Return *value* as text without a trailing slash when keys may be sent to it.
 
     Raises:
         ConfigurationError: It is not an http(s) URL, carries credentials, a query or a
             fragment, or is plain http outside this machine.
     """
-    if problem := copying_slip(value) or _url_problem(value, allow_insecure_http=allow_insecure_http):
+    url = url_text(value)
+    if not isinstance(url, str):
+        raise ConfigurationError(f"base_url must be a URL, not {_kind(url)}", field="base_url")
+    if problem := copying_slip(url) or _url_problem(url, allow_insecure_http=allow_insecure_http):
         raise ConfigurationError(f"base_url {problem}", field="base_url")
-    return value.rstrip("/")
+    return url.rstrip("/")
 
 
 def _url_problem(url: str, *, allow_insecure_http: bool) -> str | None:
@@ -524,7 +586,7 @@ def check_extra_body(extra_body: Mapping[str, Any] | None) -> Mapping[str, Any]:
     Raises:
         ConfigurationError: It contains something that JSON cannot express.
     """
-    return check_object(extra_body or {}, "extra_body")
+    return check_object({} if extra_body is None else extra_body, "extra_body")
 
 
 def check_object(fields: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -141,7 +141,8 @@ class APIConnectionError(MintlifyError):
         sent: ``"no"`` when certainly no byte of the request's body was sent, else ``"maybe"``.
         operation: The operation, such as ``ask``.
         reason: ``dns``, ``connect``, ``certificate``, ``tls``, ``proxy``, ``timeout``, ``lost``
-            (the connection ended) or ``protocol`` (the answer is not HTTP).
+            (the connection ended), ``protocol`` (the answer is not HTTP) or ``key`` (your function that makes
+            the key failed).
         sent_at: When the body was sent, in seconds since the epoch, or None.
         proxy_status: The HTTP status with which a proxy refused to connect, or None.
     """

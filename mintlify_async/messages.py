@@ -15,6 +15,7 @@ from attrs import frozen
 
 from .checks import MAX_DEPTH, TOO_DEEP, check_json, check_text
 from .errors import ConfigurationError
+from .model.in_models import InModels, schema_of
 from .model.json_text import as_object, drop_keys, join_surrogates, json_safe, mask_keys, whole_characters
 from .model.wire_value import (
     EMPTY,
@@ -335,8 +336,10 @@ Other words are allowed, because the service does not list them.
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class Message(WireValue):
+class Message(WireValue, InModels):
     """One message of a conversation: a UIMessage.
+
+    It can be a field of a pydantic model and the result of a FastAPI handler.
 
     Args:
         id: The message's id, or empty if the server gave none.
@@ -409,6 +412,13 @@ class Message(WireValue):
         metadata = mask_keys(content.pop("metadata", None))
         message_parts = _parts_from_wire(cast("Sequence[object]", parts), where)
         return cls(id=id, role=role, parts=message_parts, metadata=metadata, extra=content or EMPTY)
+
+    @classmethod
+    def _model_schema(cls) -> dict[str, Any]:
+        return {**schema_of(cls), "required": ["id", "role", "parts"]}
+
+    _from_model = from_wire
+    _to_model = to_wire
 
 
 def whole_message(message: Message, *, streaming: bool = False) -> Message:

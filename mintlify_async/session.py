@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from attrs import evolve
 
 from .assistant.reply import Reply
-from .checks import check_function, check_wait
+from .checks import URLObject, check_function, check_type, check_wait
 from .http.attempts import quota_left, unblock
 from .http.core import Core, Lifetime, Shared
 from .http.transport import transport_settings
@@ -66,7 +66,8 @@ class MintlifySession:
         project_id: The project of agent jobs. Environment: ``MINTLIFY_PROJECT_ID``.
         domain: The site that the assistant answers about. Environment: ``MINTLIFY_DOMAIN``.
         site: The site URL, such as ``https://docs.acme.com``. With it, links to documentation pages in
-            answers are full URLs. Environment: ``MINTLIFY_SITE``.
+            answers are full URLs. Environment: ``MINTLIFY_SITE``. A URL object of pydantic, yarl or httpx
+            is accepted, here and as *base_url*.
         admin_key: The key for agent jobs. It is a string, or a plain or async function that is
             called for each request. Environment: ``MINTLIFY_ADMIN_API_KEY``.
         assistant_key: The key for the assistant, as above. Environment: ``MINTLIFY_ASSISTANT_API_KEY``.
@@ -101,10 +102,10 @@ class MintlifySession:
         *,
         project_id: str | None = None,
         domain: str | None = None,
-        site: str | None = None,
+        site: str | URLObject | None = None,
         admin_key: KeySource | None = None,
         assistant_key: KeySource | None = None,
-        base_url: str | None = None,
+        base_url: str | URLObject | None = None,
         retrieval_page_size: float | None = DEFAULT_RETRIEVAL_PAGE_SIZE,
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
@@ -123,6 +124,7 @@ class MintlifySession:
         # Frames show their locals, and the URL of a proxy may contain a password.
         admin_key, assistant_key, proxy = hidden(admin_key), hidden(assistant_key), hidden(proxy)
         self._has_parent = False
+        check_type(assumptions, "assumptions", Assumptions)
         assumptions = Assumptions() if assumptions is None else assumptions
         admin, assistant = session_keys(admin_key, assistant_key, assumptions)
         transport = transport_settings(assumptions, base_url, allow_insecure_http, client_session, proxy, ssl)

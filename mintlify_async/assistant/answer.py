@@ -5,16 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from attrs import frozen
 
-from ..errors import StateError
+from ..checks import check_bool, check_number, check_optional_text, check_site, check_text
+from ..errors import ConfigurationError, StateError
 from ..events import StreamEvent
 from ..messages import Message
+from ..model.in_models import InModels, object_schema, or_null, schema_of
+from ..model.json_text import as_object
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
-from ..rendering.markdown import HasAnswer
+from ..rendering.markdown import HasAnswer, answer_markdown
 from ..rendering.readable_text import suggestions_of, text_after
 from ..rendering.sources import AnswerSource, Suggestion, sources_of
 from ..runtime.caller import Place
@@ -67,11 +70,12 @@ class Extras:
 
 
 @frozen(kw_only=True, repr=False)
-class Answer(Extras):
+class Answer(Extras, InModels):
     """A complete answer. Awaiting a :class:`~mintlify_async.assistant.reply.Reply` returns it.
 
-    It can be pickled, compared and used as a key of a dict. Like every pickle of a thread, a pickled answer
-    has no ``thread.key``.
+    It can be a field of a pydantic model and the result of a FastAPI handler. A notebook shows it as
+    Markdown. It can be pickled, compared and used as a key of a dict. Like every pickle of a thread, a
+    pickled answer has no ``thread.key``.
 
     Attributes:
         message: The answer as a message with typed parts, as it was sent; only half of a surrogate pair is
@@ -122,6 +126,73 @@ class Answer(Extras):
         """
         return text_after(self.earlier_text, self.message, self.site)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as a JSON object, without the thread's key and the response's headers.
+
+        It has ``text``, ``sources``, ``suggestions``, ``thread_id`` and ``message``, and the other attributes
+        but ``response``. To continue the thread later, store ``thread.to_json()``, too.
+        """
+        return {
+            "text": self.text,
+            "sources": [source.to_wire() for source in self.sources],
+            "suggestions": [suggestion.to_wire() for suggestion in self.suggestions],
+            "thread_id": self.thread_id,
+            "finish_reason": self.finish_reason,
+            "aborted": self.aborted,
+            "abort_reason": self.abort_reason,
+            "events_seen": self.events_seen,
+            "site": self.site,
+            "earlier_text": self.earlier_text,
+            "message": self.message.to_wire(),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: object) -> Self:
+        """Read what :meth:`to_dict` returned. The thread has no key, and there is no response.
+
+        Raises:
+            ConfigurationError: *stored* is not such an object. The error names the field.
+        """
+        fields = as_object(stored)
+        if fields is None:
+            raise ConfigurationError("answer must be an object, as to_dict() returns it", field="answer")
+        values = {name: fields.get(name, default) for name, default in _STORED.items()}
+        for name in ("thread_id", "finish_reason", "abort_reason"):
+            check_optional_text(values[name], f"answer.{name}")
+        check_bool(values["aborted"], "answer.aborted")
+        check_number(values["events_seen"], "answer.events_seen", 0, whole=True)
+        check_site(values["site"], "answer.site")
+        check_text(values["earlier_text"], "answer.earlier_text", empty=True)
+        thread_id = values.pop("thread_id")
+        return cls(
+            message=Message.from_wire(fields.get("message"), "answer.message"),
+            thread=Thread(thread_id) if thread_id else None,
+            response=None,
+            **values,
+        )
+
+    _from_model = from_dict
+    _to_model = to_dict
+
+    @classmethod
+    def _model_schema(cls) -> dict[str, Any]:
+        text = {"type": "string"}
+        properties = {
+            "text": text,
+            "earlier_text": text,
+            "sources": {"type": "array", "items": schema_of(AnswerSource)},
+            "suggestions": {"type": "array", "items": schema_of(Suggestion)},
+            **dict.fromkeys(("thread_id", "finish_reason", "abort_reason", "site"), or_null(text)),
+            "aborted": {"type": "boolean"},
+            "events_seen": {"type": "integer"},
+            "message": schema_of(Message),
+        }
+        return object_schema(properties, list(properties))
+
+    def _repr_markdown_(self) -> str:
+        """Return text, sources and suggestions, which a notebook shows."""
+        return answer_markdown(self)
+
     def __hash__(self) -> int:
         """Hash the hashable fields that every answer has. The parts of a message may contain dicts."""
         return hash((self.message.id, self.thread, self.finish_reason, self.events_seen, self.text))
@@ -138,6 +209,18 @@ class Answer(Extras):
                 "an Answer is complete and cannot be iterated over; to stream, leave out the await: "
                 "`async for event in session.ask(…)`"
             )
+
+
+_STORED: Final = {
+    "thread_id": None,
+    "finish_reason": None,
+    "aborted": False,
+    "abort_reason": None,
+    "events_seen": 0,
+    "site": None,
+    "earlier_text": "",
+}
+"""The attributes that the JSON of an answer may lack, with their defaults."""
 
 
 class ClosableEvents(Protocol):

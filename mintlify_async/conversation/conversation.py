@@ -20,7 +20,7 @@ from ..http.core import Core
 from ..messages import Message, Question, coerce_messages
 from ..model.json_text import as_object
 from ..model.thread import Thread
-from ..protocol.calls import AskOptions, Call, TurnOptions, ask_call, new_message_id
+from ..protocol.calls import AskOptions, Call, TurnOptions, ask_call, check_turn_options, new_message_id
 from ..storage.store import Store
 from .history import Contents, TurnQuestion, messages_to_send
 from .records import FORMAT, NAME_CHARACTERS, coerce_history, heads_of, read_fields
@@ -179,6 +179,7 @@ class Conversation:
 
     def _reply(self, turn_question: TurnQuestion) -> Reply:
         transcript = self._transcript
+        check_turn_options(turn_question.options)
         if turn_question.replacing is None or transcript.contents.complete:
             history = transcript.before(turn_question)
         else:

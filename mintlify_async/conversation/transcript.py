@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from attrs import evolve, field, frozen
 
-from ..checks import ANONYMOUS, check_name, check_number, check_store
+from ..checks import ANONYMOUS, check_fp, check_name, check_number, check_store, check_word
 from ..errors import ConfigurationError, StateError, printable
 from ..messages import Message
 from ..protocol.calls import new_message_id
@@ -59,7 +59,10 @@ class ConversationSettings:
     max_messages: int | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Check the store and the number, and that the conversation has an owner."""
+        """Check each argument, and that the conversation has an owner."""
+        check_fp(self.fp)
+        check_word(self.commit, "commit", ("finish", "partial"))
+        check_word(self.busy, "busy", ("raise", "queue"))
         check_store(self.store, "store")
         check_number(self.max_messages, "max_messages", 1, whole=True, none=True)
         if self.store is not None and self.id is not None and self.owner is None and self.fp == ANONYMOUS:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from ..errors import (
     APIConnectionError,
     APIStatusError,
+    CauseSummary,
     MintlifyError,
     OutcomeUnknownError,
     QuotaExceededError,
@@ -35,6 +36,7 @@ from ..runtime import dates
 from ..runtime.per_event_loop import session_closed
 from ..runtime.slow_steps import SECONDS, logged_if_slow
 from ..runtime.tasks import cancel_requests
+from ..settings.api_keys import Key
 from ..settings.options import Observation
 from ..settings.retry_policy import Outcome
 from .core import Core
@@ -51,6 +53,9 @@ log = logging.getLogger("mintlify_async")
 
 _NO_ANSWER: Final = "%s: no answer yet, %.0f s after attempt %d began"
 _NOT_READY: Final = "%s: still waiting for its key or for a slot of the quota"
+
+NO_KEY: Final = "key"
+"""The reason of the error if the user's function that makes a key failed."""
 
 SHORTEST_SECRET: Final = 8
 """A shorter key is a test's, and may be part of other words."""
@@ -200,8 +205,13 @@ class _Attempts:
 
     async def _attempt(self, pause: float) -> Job | LiveResponse | SendError:
         """Send the request once, after *pause*; return the result, or why there is none."""
-        key, slot = await self._ready(pause)
         self.number += 1
+        try:
+            key, slot = await self._ready(pause)
+        except APIConnectionError as error:
+            if error.reason != NO_KEY:
+                raise
+            return error
         self.answered = False
         began = asyncio.get_running_loop().time()
         try:
@@ -286,10 +296,9 @@ class _Attempts:
         block = asyncio.timeout_at(limit.at if limit.at < math.inf else None)
         try:
             async with block:
-                return await self.options.key(self.call.operation.key).reveal()
+                return await _revealed(self.options.key(self.call.operation.key), self.call.operation.name)
         except TimeoutError:
-            if not block.expired():
-                raise  # the function's own
+            pass  # of the block: one of the function's own is an APIConnectionError
         what = "the function that makes the key did not return"
         raise timed_out(self.call.operation.name, limit.phase, limit.seconds, "no", what)
 
@@ -493,7 +502,24 @@ def _scope_of(call: Call, key: str) -> QuotaScope:
 async def _scope_now(core: Core, operation: CountedOperation, place: str) -> QuotaScope:
     """Return what the session's next call of *operation* is counted for."""
     asks = OPERATIONS[operation].key == "assistant"
-    return _scope(place, await core.options.assistant_key.reveal() if asks else None)
+    return _scope(place, await _revealed(core.options.assistant_key, operation) if asks else None)
+
+
+async def _revealed(key: Key, operation: str) -> Secret:
+    """Return the key to be sent. If the user's function that makes it fails, nothing was sent."""
+    try:
+        return await key.reveal()
+    except MintlifyError:
+        raise
+    except Exception as error:
+        # Only its class: the text and the frames of a function that has the key may show it.
+        kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+    raise APIConnectionError(
+        f"{operation}: the function that makes the {key.kind} key failed with {kind}; nothing was sent",
+        sent="no",
+        operation=operation,
+        reason=NO_KEY,
+    ) from CauseSummary(kind)
 
 
 def _scope(place: str, key: str | None) -> QuotaScope:

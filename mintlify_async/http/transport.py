@@ -21,7 +21,15 @@ from aiohttp.abc import AbstractStreamWriter
 from attrs import define, field
 from multidict import CIMultiDict
 
-from ..checks import EXITING, check_bool, check_client_session, check_type, is_exiting, is_loopback
+from ..checks import (
+    EXITING,
+    URLObject,
+    check_bool,
+    check_client_session,
+    check_type,
+    is_exiting,
+    is_loopback,
+)
 from ..errors import (
     APIConnectionError,
     ConfigurationError,
@@ -107,7 +115,7 @@ class TransportSettings:
 
 def transport_settings(
     assumptions: Assumptions,
-    base_url: str | None,
+    base_url: str | URLObject | None,
     allow_insecure_http: bool,
     client_session: aiohttp.ClientSession | None,
     proxy: str | None,

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final, Literal, Self
 
 from attrs import evolve
 
@@ -18,6 +18,7 @@ from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFou
 from ..http.core import Core
 from ..http.first_byte import Sending
 from ..http.observer import note_job
+from ..model.in_models import InModels, or_null, schema_of
 from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp
 from ..model.response_info import ResponseInfo
@@ -34,12 +35,19 @@ log = logging.getLogger("mintlify_async")
 
 OnActive = Literal["send", "wait", "raise"]
 
+_NOT_READ: Final = (
+    "belongs to its session and is not read from JSON: use JobRef as the type, and session.job(ref)"
+)
 
-class JobHandle:
+
+class JobHandle(InModels):
     """One agent job. Awaiting a handle is :meth:`wait` with its defaults.
 
     The properties show the last poll and never do I/O. A handle belongs to its session and cannot be pickled.
     Pass on :attr:`ref` instead.
+
+    A FastAPI handler can return it, and a pydantic model can have it as a field. Its JSON is the last record
+    with the text of :attr:`ref` as ``ref``. It cannot be read from JSON.
     """
 
     __slots__ = ("__weakref__", "_call", "_core", "_state")  # so that a misspelt attribute is an error
@@ -99,6 +107,24 @@ class JobHandle:
         raise TypeError(
             f"{type(self).__name__} cannot be pickled or copied; use its .ref and session.job(ref)"
         )
+
+    @classmethod
+    def _from_model(cls, content: object) -> Self:
+        raise ValueError(f"a {cls.__name__} {_NOT_READ}")
+
+    def _to_model(self) -> dict[str, Any]:
+        record = {"id": self.id, "status": None} if self.job is None else self.job.to_wire()
+        return {**record, "ref": str(self.ref)}
+
+    @classmethod
+    def _model_schema(cls) -> dict[str, Any]:
+        schema = schema_of(Job)
+        schema["properties"] |= {
+            "status": or_null({"type": "string"}),
+            "ref": {"type": "string"},
+        }
+        description = f"An agent job. A {cls.__name__} {_NOT_READ}."
+        return {**schema, "required": [*schema["required"], "ref"], "description": description}
 
     def __await__(self) -> Generator[Any, Any, Job]:
         """Wait until the job has ended."""

@@ -49,7 +49,7 @@ def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIME
 
     A failed job is yielded like any other. A job whose wait failed (401, 404, no response for five minutes)
     is also yielded. Check ``job.status`` and ``job.done``, or await the handle to raise the error again. An
-    error that is not a ``MintlifyError``, such as one of your key function, is raised.
+    error that is not a ``MintlifyError`` is raised.
 
     ``break`` ends the polling. The end of ``async with as_completed(jobs) as done:`` also ends it, even if a
     reference cycle keeps the iterator.

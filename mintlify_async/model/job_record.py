@@ -7,7 +7,7 @@ type is kept in ``extra``, so that it never makes a job unreadable.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -17,6 +17,7 @@ import attrs
 from attrs import frozen
 
 from ..errors import UnexpectedResponseError, printable
+from .in_models import InModels
 from .json_text import EXCERPT_CHARACTERS, drop_keys, json_safe, mask_keys
 from .response_info import ResponseInfo
 from .wire_value import EMPTY, UNCOMPARED, Lenient, WireValue, read_value
@@ -58,8 +59,8 @@ class Source(WireValue):
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class Job(WireValue):
-    """A snapshot of an agent job.
+class Job(WireValue, InModels):
+    """A snapshot of an agent job. It can be a field of a pydantic model and the result of a FastAPI handler.
 
     Args:
         id: The job's identifier.
@@ -111,10 +112,19 @@ class Job(WireValue):
         """
         return job_without_keys(mask_keys(wire), raw)
 
+    @classmethod
+    def _from_model(cls, content: object) -> Job:
+        return _read(mask_keys(content), None, lambda problem: ValueError(f"job{problem}"))
+
+    _to_model = to_wire
+
 
 def job_without_keys(wire: object, raw: ResponseInfo | None) -> Job:
     """Read the JSON object of a job in which no thread's key is left. Raises as :meth:`Job.from_wire`."""
-    error = partial(_not_a_job, wire=wire, raw=raw)
+    return _read(wire, raw, partial(_not_a_job, wire=wire, raw=raw))
+
+
+def _read(wire: object, raw: ResponseInfo | None, error: Callable[[str], Exception]) -> Job:
     job = read_value(Job, wire, error, raw=raw, wire=wire)
     if job.id and job.status:
         return job

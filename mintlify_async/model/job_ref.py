@@ -14,6 +14,7 @@ from attrs.converters import optional
 
 from ..checks import check_field, check_segment, check_text
 from ..errors import ConfigurationError, printable
+from .in_models import InModels, object_schema
 from .json_text import as_object
 
 __all__ = ["is_reference"]
@@ -66,11 +67,13 @@ class End:
 
 
 @frozen
-class JobRef:
+class JobRef(InModels):
     """Names a job, so that it can be continued elsewhere: ``session.job(ref)``. Contains no secret.
 
     A reference taken after a follow-up also says when that was sent, so that a wait elsewhere does not
     return the result of the turn before.
+
+    It can be a field of a pydantic model and the result of a FastAPI handler.
 
     :meth:`parse` reads ``str(ref)``. The JSON object of :meth:`to_dict` and a pickle contain that text. The
     text has a version. Two references are equal when they name the same job and the same follow-up.
@@ -168,6 +171,18 @@ class JobRef:
         if "ref" not in fields and isinstance(fields.get("project_id"), str):
             raise _other_version(stored, "1", [fields["project_id"], fields.get("id")])
         return cls.parse(fields.get("ref", ""))
+
+    @classmethod
+    def _from_model(cls, content: object) -> JobRef:
+        return cls.parse(content) if isinstance(content, str) else cls.from_dict(content)
+
+    _to_model = to_dict
+
+    @classmethod
+    def _model_schema(cls) -> dict[str, Any]:
+        text = {"type": "string"}
+        schema = object_schema({"project_id": text, "id": text, "ref": text}, ["project_id", "id", "ref"])
+        return {**schema, "description": "Names a job. The text in `ref` alone is read, too."}
 
     @classmethod
     def of(cls, target: object, project_id: str | None) -> JobRef:

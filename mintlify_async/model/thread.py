@@ -6,7 +6,7 @@ The key shows in no repr and no pickle.
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from ..checks import check_characters, check_text, copying_slip
 from ..errors import ConfigurationError
@@ -96,6 +96,15 @@ class Thread:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Thread:
         return self
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> NoReturn:
+        """Refuse to be a field of a pydantic model, or the result of a FastAPI handler."""
+        raise TypeError(
+            "a Thread cannot be a field of a model or the result of a handler: without its key, which JSON "
+            "for others must not contain, the service answers 404 later. Use thread.id to show the thread, "
+            "and thread.to_json() to store it"
+        )
 
     def to_dict(self) -> dict[str, str]:
         """Return ``threadId`` and ``threadKey``, if there is one. The key is in plain text."""

@@ -346,7 +346,8 @@ class _Field(NamedTuple):
     """The class whose instances need no hook, or None: a call less for most fields."""
 
 
-def _wire_fields(cls: type[Any]) -> Iterator[_Field]:
+def wire_fields(cls: type[Any]) -> Iterator[_Field]:
+    """Yield the fields of *cls* that are also fields of its JSON object."""
     # Not attrs' ``field.type``: it is text until some other code calls ``attrs.resolve_types``.
     hints = get_type_hints(cls, include_extras=True)
     for field in _attributes(cls):
@@ -373,7 +374,7 @@ def _wire_fields(cls: type[Any]) -> Iterator[_Field]:
 def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     """Return the function that reads the JSON object of a *cls*."""
     # Not one that cattrs generates: such a function names no field, and a misfit of a lenient field ends it.
-    fields = {field.wire: (field, converter.get_structure_hook(field.kind)) for field in _wire_fields(cls)}
+    fields = {field.wire: (field, converter.get_structure_hook(field.kind)) for field in wire_fields(cls)}
     required = {field.name: wire for wire, (field, _) in fields.items() if field.required}
     keeps_extra = hasattr(attrs.fields(cls), "extra")
     # The type on the wire has chosen the class; a class without a type keeps a field of that name.
@@ -421,7 +422,7 @@ def _writer(converter: Converter, cls: type[Any]) -> Callable[[Any], dict[str, A
     from cattrs.gen import make_dict_unstructure_fn, override
 
     overrides: dict[str, Any] = {field.name: override(omit=True) for field in _attributes(cls)}
-    for field in _wire_fields(cls):
+    for field in wire_fields(cls):
         overrides[field.name] = override(
             rename=field.wire,
             unstruct_hook=converter.get_unstructure_hook(field.kind),

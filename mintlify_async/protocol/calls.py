@@ -24,7 +24,7 @@ from ..checks import (
     check_seconds,
     check_segment,
 )
-from ..errors import printable
+from ..errors import ConfigurationError, printable
 from ..messages import MESSAGES_DEPTH, Message, Question, coerce_messages
 from ..model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE, Operation
 from ..model.question_options import ContextItem, SearchFilter, context_fields, filter_fields
@@ -61,6 +61,12 @@ class AskOptions(TurnOptions, total=False):
 
 
 _ASK_OPTIONS = AskOptions.__optional_keys__
+_TURN_OPTIONS = TurnOptions.__optional_keys__
+_OF_CONVERSATION = {
+    "fp": "session.conversation(fp=…) names the user: make one conversation for each user",
+    "thread": "the conversation keeps its thread",
+    "domain": "session.with_options(domain=…).conversation(…) asks about another site",
+}
 
 
 SHORTEST_SECONDS = 0.001
@@ -171,9 +177,7 @@ def ask_call(defaults: Options, question: Question, options: AskOptions) -> Call
         ConfigurationError: An argument is invalid, or there is no domain.
         TypeError: There is no such option.
     """
-    if not _ASK_OPTIONS.issuperset(options):
-        name = printable(repr(min(options.keys() - _ASK_OPTIONS)), 40)
-        raise TypeError(f"ask() has no option {name}; it takes {', '.join(sorted(_ASK_OPTIONS))}")
+    _check_names(options, _ASK_OPTIONS)
     domain, fp = defaults.asked_domain(options.get("domain")), options.get("fp")
     thread = Thread.of(options.get("thread"))
     messages = coerce_messages(question, new_message_id)
@@ -191,6 +195,26 @@ def ask_call(defaults: Options, question: Question, options: AskOptions) -> Call
         if (option := options.get(name)) is not None:
             body[wire_name] = fields_of(option)
     return _post(defaults, ASK, body, options, domain=domain, thread=thread, messages=messages)
+
+
+def check_turn_options(options: Mapping[str, Any]) -> None:
+    """Check the names of the options of one question of a conversation.
+
+    Raises:
+        ConfigurationError: The conversation sets this option.
+        TypeError: There is no such option.
+    """
+    for name in _OF_CONVERSATION.keys() & options.keys():
+        raise ConfigurationError(
+            f"ask() of a conversation has no {name}=: {_OF_CONVERSATION[name]}", field=name
+        )
+    _check_names(options, _TURN_OPTIONS)
+
+
+def _check_names(options: Mapping[str, Any], names: frozenset[str]) -> None:
+    if not names.issuperset(options):
+        name = printable(repr(min(options.keys() - names)), 40)
+        raise TypeError(f"ask() has no option {name}; it takes {', '.join(sorted(names))}")
 
 
 def _post(

@@ -79,7 +79,7 @@ def extras_markdown(
 
 def _message(answer: HasAnswer | Message, site: str | None) -> tuple[Message | None, str | None]:
     """Return the message and its checked site URL."""
-    check_site(site)
+    site = check_site(site)
     if isinstance(answer, Message):
         return answer, site
     return answer.message, site if site is not None else answer.site

@@ -65,7 +65,7 @@ def sources_of(message: Message, *, site: str | None = None) -> list[AnswerSourc
     Raises:
         ConfigurationError: *site* is not a full URL.
     """
-    check_site(site)
+    site = check_site(site)
     sources = list(_all_sources(message))
     address_of_path: dict[str, str] = {}  # the first full URL by path
     for source in sources:

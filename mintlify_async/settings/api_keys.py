@@ -27,7 +27,11 @@ _VISIBLE = re.compile("[!-~]+")  # ASCII
 
 def kind_in_words(kind: str) -> str:
     """Return a kind of key, as ``Assumptions.kind_of_key`` names it, in words."""
-    words = {"foreign": "another product's key", "unknown": "a key whose prefix is not known"}
+    words = {
+        "foreign": "another product's key",
+        "widget": "the id of a web widget, which is public and no key",
+        "unknown": "a key whose prefix is not known",
+    }
     return words.get(kind) or f"an {kind} key"
 
 
@@ -49,7 +53,7 @@ class Key:
         self, kind: KeyKind, source: KeySource | None, assumptions: Assumptions, *, hint: str = ""
     ) -> None:
         source = hidden(source)  # frames show their locals
-        self._kind: KeyKind = kind
+        self.kind: KeyKind = kind
         self._source: KeySource | None = source
         self._assumptions = assumptions
         self._hint = hint
@@ -64,7 +68,7 @@ class Key:
 
     def replaced(self, source: KeySource | None) -> Key:
         """Return the same kind of key from another *source*."""
-        return Key(self._kind, source, self._assumptions)
+        return Key(self.kind, source, self._assumptions)
 
     def check(self) -> Secret | None:
         """Return the key when it is a string of the right kind, and None for a function; calls nothing.
@@ -73,9 +77,9 @@ class Key:
             ConfigurationError: It is missing or of the wrong kind.
         """
         if self._source is None:
-            variable = KEY_VARIABLES[self._kind]
+            variable = KEY_VARIABLES[self.kind]
             raise self._error(
-                f"is missing: {_NEED[self._kind]}; pass {self._kind}_key= or set {variable}{self._hint}"
+                f"is missing: {_NEED[self.kind]}; pass {self.kind}_key= or set {variable}{self._hint}"
             )
         if callable(self._source):
             return None
@@ -100,12 +104,12 @@ class Key:
         """Return *value* if it is a key of this kind."""
         key = self._check_characters(value)
         kind, assumptions = self._assumptions.kind_of_key(key), self._assumptions
-        prefix = assumptions.admin_key_prefix if self._kind == "admin" else assumptions.assistant_key_prefix
-        if kind in (self._kind, "unknown") or not prefix:
+        prefix = assumptions.admin_key_prefix if self.kind == "admin" else assumptions.assistant_key_prefix
+        if kind in (self.kind, "unknown") or not prefix:
             return key
         raise self._error(
-            f"holds {kind_in_words(kind)}: {_NEED[self._kind]}, "
-            f"in {self._kind}_key= or {KEY_VARIABLES[self._kind]}"
+            f"holds {kind_in_words(kind)}: {_NEED[self.kind]}, "
+            f"in {self.kind}_key= or {KEY_VARIABLES[self.kind]}"
         )
 
     def _check_characters(self, value: object) -> Secret:
@@ -125,11 +129,11 @@ class Key:
         return value
 
     def _error(self, problem: str) -> ConfigurationError:
-        name = f"{self._kind}_key"
+        name = f"{self.kind}_key"
         return ConfigurationError(f"{name} {problem}", field=name)
 
     def __repr__(self) -> str:
-        return f"<{self._kind} key ****>" if self.given else f"<no {self._kind} key>"
+        return f"<{self.kind} key ****>" if self.given else f"<no {self.kind} key>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a key cannot be pickled; give it to the session in the other process")

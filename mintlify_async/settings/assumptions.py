@@ -26,6 +26,7 @@ class Assumptions:
         admin_key_prefix: How an admin key begins.
         assistant_key_prefix: How an assistant key begins.
         foreign_key_prefixes: How keys of other products begin.
+        widget_id_prefix: How the public ids of web widgets begin, which are no keys.
         thread_id_header: The response header with a new thread's id, in lower case.
         thread_key_header: The response header with a new thread's key, in lower case.
         request_id_headers: The headers that may contain a request's id. The first that is present counts.
@@ -39,13 +40,15 @@ class Assumptions:
     admin_key_prefix: str = "mint_"  # assumption: key prefixes
     assistant_key_prefix: str = "mint_dsc_"
     foreign_key_prefixes: tuple[str, ...] = ("mint_us_",)
+    widget_id_prefix: str = "mint_widget_"
     thread_id_header: str = "x-thread-id"  # assumption: thread headers
     thread_key_header: str = "x-thread-key"
     request_id_headers: tuple[str, ...] = ("x-request-id", "x-vercel-id", "cf-ray")  # assumption: request id
 
     def kind_of_key(self, key: str) -> str:
-        """Return ``admin``, ``assistant``, ``foreign`` or ``unknown``. The longest prefix decides."""
+        """Return ``admin``, ``assistant``, ``widget``, ``foreign`` or ``unknown``, by the longest prefix."""
         kinds = [(self.admin_key_prefix, "admin"), (self.assistant_key_prefix, "assistant")]
+        kinds.append((self.widget_id_prefix, "widget"))
         kinds += [(prefix, "foreign") for prefix in self.foreign_key_prefixes]
         for prefix, kind in sorted(kinds, key=lambda pair: -len(pair[0])):
             if prefix and key.startswith(prefix):

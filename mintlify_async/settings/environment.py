@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from ..checks import check_base_url, check_identifier, check_site
+from ..checks import URLObject, check_base_url, check_identifier, check_site
 from ..errors import ConfigurationError
 from ..model.operation import KeyKind
 from ..model.secret import Secret, hidden
@@ -81,7 +81,9 @@ def _shared_key(assumptions: Assumptions) -> tuple[Secret, str, str]:
     return key, kind, f"; {SHARED_VARIABLE} holds {kind_in_words(kind)}" if key.strip() else ""
 
 
-def service_url(assumptions: Assumptions, argument: str | None, *, allow_insecure_http: bool) -> str:
+def service_url(
+    assumptions: Assumptions, argument: str | URLObject | None, *, allow_insecure_http: bool
+) -> str:
     """Return the URL of the service, checked, without a trailing slash."""
     variable = "MINTLIFY_BASE_URL" if argument is None and "MINTLIFY_BASE_URL" in os.environ else None
     url = os.environ[variable] if variable else assumptions.base_url if argument is None else argument

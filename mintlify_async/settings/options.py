@@ -20,7 +20,9 @@ from ..checks import (
     check_fp,
     check_headers,
     check_identifier,
+    check_observer,
     check_page_size,
+    check_quota,
     check_site,
     check_store,
     check_type,
@@ -110,12 +112,24 @@ class Options:
     timeouts: Timeouts = field(factory=Timeouts, validator=check_field(check_type, kind=Timeouts))
     admin_key: Key = field(default=_no_key("admin"))
     assistant_key: Key = field(default=_no_key("assistant"))
-    site: str | None = field(default=None, validator=check_field(check_site))
-    retry: RetryPolicy = field(factory=RetryPolicy)
-    poll: PollPolicy = field(factory=PollPolicy)
-    quota: Quota | None = None
+    site: str | None = field(default=None, converter=check_site)
+    retry: RetryPolicy = field(
+        factory=RetryPolicy,
+        validator=check_field(
+            check_type,
+            kind=RetryPolicy,
+            example="RetryPolicy(…), such as RetryPolicy(attempts=3), where 1 turns retrying off,",
+        ),
+    )
+    poll: PollPolicy = field(
+        factory=PollPolicy,
+        validator=check_field(
+            check_type, kind=PollPolicy, example="PollPolicy(…), such as PollPolicy(initial=5),"
+        ),
+    )
+    quota: Quota | None = field(default=None, validator=check_field(check_quota))
     ledger: Store | None = field(default=None, validator=check_field(check_store))
-    observer: Observer | None = None
+    observer: Observer | None = field(default=None, validator=check_field(check_observer))
 
     poll_key: Hashable = field(init=False)
     """What a poll sends besides the path, and its limits. Sessions share a poll if these are the same."""

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from attrs import field, frozen
 
-from ..checks import check_field, check_number
+from ..checks import check_bool, check_field, check_number
 from ..model.operation import OPERATIONS, OperationName
 
 Outcome = Literal["not_sent", "refused", "answered", "unknown"]
@@ -57,7 +57,7 @@ class RetryPolicy:
         default=1.0, validator=check_field(check_number, least=0)
     )  # assumption: a 429 without `Retry-After`
     retry_after_cap: float = field(default=60.0, validator=check_field(check_number, least=0))
-    resend_questions: bool = False
+    resend_questions: bool = field(default=False, validator=check_field(check_bool))
     budget: float = field(default=10.0, validator=check_field(check_number, least=1))
     within: float | None = field(default=None, validator=check_field(check_number, least=0, none=True))
 

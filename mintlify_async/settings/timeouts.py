@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import field, frozen
 
-from ..checks import check_field, check_seconds
+from ..checks import check_bool, check_field, check_seconds
 
 
 @frozen(kw_only=True)
@@ -31,4 +31,4 @@ class Timeouts:
     first_event: float = field(default=60.0, validator=check_field(check_seconds))
     idle: float | None = field(default=120.0, validator=check_field(check_seconds, none="means no limit"))
     total: float | None = field(default=None, validator=check_field(check_seconds, none="means no limit"))
-    comments_are_activity: bool = True
+    comments_are_activity: bool = field(default=True, validator=check_field(check_bool))

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from mintlify_async import MintlifyError, MintlifySession, RetryPolicy, Thread
+from mintlify_async import APIConnectionError, MintlifyError, MintlifySession, RetryPolicy, Thread
 from tests.support.raw_server import RawServer
 from tests.support.secret_guard import reprs
 
@@ -184,6 +184,26 @@ async def test_no_key_shows_when_an_argument_is_refused(what):
             REFUSED[what](session)
     assert not {place: text for place, text in shown(caught.value, []).items() if SECRET in text}
     assert "_Refused" not in str(caught.value)
+
+
+@pytest.mark.parametrize("verb", ["create_job", "ask"])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_no_key_shows_when_a_function_fails(verb, is_async):
+    """The text of its error and its frames may contain the key, and are left out."""
+
+    def function():
+        raise RuntimeError(f"refused: {SECRET}")
+
+    async def async_function():
+        function()
+
+    key = async_function if is_async else function
+    options = {"admin_key": key, "assistant_key": key, "retry": RetryPolicy(attempts=1)}
+    async with MintlifySession(project_id="p", domain="d", **options) as session:
+        with pytest.raises(APIConnectionError, match="failed with RuntimeError") as caught:
+            await getattr(session, verb)("x")
+    assert (caught.value.sent, caught.value.reason) == ("no", "key")
+    assert not {place: text for place, text in shown(caught.value, []).items() if SECRET in text}
 
 
 @pytest.mark.parametrize("returned", [SECRET.encode(), {"key": SECRET}, Vault(SECRET), f" mint_{SECRET}"])

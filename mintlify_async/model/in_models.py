@@ -1,0 +1,103 @@
+"""Values of this package as fields of pydantic's models, and so as results of FastAPI's handlers.
+
+pydantic calls the two hooks of :class:`InModels` when a class is used as a field. Only then is its core
+imported: this package does not depend on pydantic. In JSON, a value is the object that its ``to_wire`` or
+``to_dict`` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args, get_origin
+
+from .wire_value import WireValue, wire_fields, without_halves
+
+if TYPE_CHECKING:
+    from pydantic import GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core.core_schema import CoreSchema
+
+_JSON_TYPES: Final[Mapping[Any, Mapping[str, str]]] = {
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    datetime: {"type": "string", "format": "date-time"},
+}
+_PART: Final = {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]}
+
+
+class InModels:
+    """Base of the classes that can be fields of a model. Each reads and writes itself as a JSON object."""
+
+    __slots__ = ()
+
+    @classmethod
+    def _from_model(cls, content: object) -> Self:
+        """Return the value in the JSON value *content*. Raise ValueError if it is not such a value."""
+        raise NotImplementedError
+
+    def _to_model(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        raise NotImplementedError
+
+    @classmethod
+    def _model_schema(cls) -> dict[str, Any]:
+        """Return the JSON schema of the object."""
+        return schema_of(cls)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> CoreSchema:
+        """Return the schema with which pydantic reads and writes the value."""
+        from pydantic_core import PydanticSerializationUnexpectedValue, core_schema  # pydantic calls this
+
+        def read(content: object) -> Self:
+            return content if isinstance(content, cls) else cls._from_model(content)
+
+        def write(value: object) -> dict[str, Any]:
+            if isinstance(value, InModels):
+                return without_halves(value._to_model())
+            raise PydanticSerializationUnexpectedValue  # pydantic tries the next type of a union
+
+        # A dump in Python's mode keeps the value.
+        serialization = core_schema.plain_serializer_function_ser_schema(write, when_used="json")
+        return core_schema.no_info_before_validator_function(
+            read,
+            core_schema.any_schema(),
+            serialization=serialization,
+            ref=f"{cls.__module__}.{cls.__qualname__}:{id(cls)}",  # OpenAPI has each class once, by its name
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the JSON schema, which OpenAPI shows."""
+        reference = handler(schema)
+        handler.resolve_ref_schema(reference).update({"title": cls.__name__, **cls._model_schema()})
+        return reference
+
+
+def schema_of(kind: Any) -> dict[str, Any]:
+    """Return the JSON schema of a field's type, or of a class of values."""
+    if isinstance(kind, type) and issubclass(kind, WireValue):
+        fields = list(wire_fields(kind))
+        properties = {
+            field.wire: schema_of(field.kind) if field.required else or_null(schema_of(field.kind))
+            for field in fields
+        }
+        return object_schema(properties, [field.wire for field in fields if field.required])
+    if get_origin(kind) is tuple:
+        return {"type": "array", "items": _PART}
+    if any(get_origin(one) is Literal for one in (kind, *get_args(kind))):  # words, or a word and str
+        kind = str
+    return dict(_JSON_TYPES.get(kind, {}))
+
+
+def or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a value or of null."""
+    return {"anyOf": [schema, {"type": "null"}]} if schema else schema
+
+
+def object_schema(properties: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
+    """Return the JSON schema of an object with *properties*, which may have other fields, too."""
+    return {"type": "object", "properties": dict(properties), "required": required}
