@@ -74,21 +74,14 @@ BURNT = ["sending after", "release"]
 """The two moments in which a kill leaves a claim although nothing was started."""
 
 
-KINDS = [
-    ("sqlite", "asyncio"),
-    ("redis", "asyncio"),
-    ("postgres_server", "asyncio"),
-    ("postgres_server", "uvloop"),
-    ("pgbouncer", "asyncio"),
-    ("pgbouncer", "uvloop"),
-]
+KINDS = [("sqlite", "asyncio"), ("redis", "asyncio"), ("postgres_server", "asyncio"), ("pgbouncer", "uvloop")]
 """The ledger's fixture, and the worker's loop."""
 ON_POSTGRES = ["sending", "sending after", "record", "release"]
 """The steps in which the ledger writes. In the others, a ledger is as good as another."""
 CASES = [
     (kind, loop, step)
     for kind, loop in KINDS
-    for step in (FREE + SENT + BURNT if (kind, loop) in KINDS[:3] else ON_POSTGRES)
+    for step in (FREE + SENT + BURNT if (kind, loop) in KINDS[:2] else ON_POSTGRES)
 ]
 
 
