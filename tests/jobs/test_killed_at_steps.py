@@ -20,7 +20,7 @@ import asyncio, os, signal, sys
 from mintlify_async import Limit, MintlifySession, Quota
 from tests.support.keyed_worker import opened
 
-ledger, step = sys.argv[1:]
+ledger, step, loop = sys.argv[1:]
 
 
 def die():
@@ -59,7 +59,11 @@ async def main():
             await session.create_job("x", dedupe_key="k")
 
 
-asyncio.run(main())
+factory = asyncio.new_event_loop
+if loop == "uvloop":
+    from uvloop import new_event_loop as factory
+with asyncio.Runner(loop_factory=factory) as runner:
+    runner.run(main())
 """
 
 FREE = ["line", "connecting", "sending", "release after"]
@@ -70,18 +74,32 @@ BURNT = ["sending after", "release"]
 """The two moments in which a kill leaves a claim although nothing was started."""
 
 
-@pytest.mark.parametrize("step", FREE + SENT + BURNT)
-@pytest.mark.parametrize("kind", ["sqlite", "redis"])
-async def test_a_worker_killed_at_a_step(tmp_path, request, kind, step):
+KINDS = [("sqlite", "asyncio"), ("redis", "asyncio"), ("postgres_server", "asyncio"), ("pgbouncer", "uvloop")]
+"""The ledger's fixture, and the worker's loop."""
+ON_POSTGRES = ["sending", "sending after", "record", "release"]
+"""The steps in which the ledger writes. In the others, a ledger is as good as another."""
+CASES = [
+    (kind, loop, step)
+    for kind, loop in KINDS
+    for step in (FREE + SENT + BURNT if (kind, loop) in KINDS[:2] else ON_POSTGRES)
+]
+
+
+@pytest.mark.parametrize(("kind", "loop", "step"), CASES)
+async def test_a_worker_killed_at_a_step(tmp_path, request, kind, loop, step):
     """Never twice. The next call sends at once where nothing was sent; else it says what it waits for."""
-    ledger = str(tmp_path / "ledger.db") if kind == "sqlite" else request.getfixturevalue("redis_server").url
+    ledger = str(tmp_path / "ledger.db")
+    if kind != "sqlite":
+        ledger = request.getfixturevalue("redis_server" if kind == "redis" else kind).url
     async with LocalService() as service:
         if step == "answer":
             service.script.create_job(delay=20)
         if step.startswith("release"):
             service.script.create_job(status=400)
         with pytest.raises(AssertionError, match="status -9"):
-            await run_to_end(sys.executable, "-c", WORKER, ledger, step, env=child_environment(service))
+            await run_to_end(
+                *(sys.executable, "-c", WORKER, ledger, step, loop), env=child_environment(service)
+            )
         await asyncio.sleep(0.1)
         before = service.requests.count("create_job")
         assert before == (0 if step in ("connecting", "sending", "sending after") else 1)

@@ -18,10 +18,10 @@ time.time = lambda: true_time() + skew  # before anything of ours is imported
 
 import asyncpg, uvloop
 from mintlify_async import Limit, Quota, QuotaExceededError
-from mintlify_async.contrib.postgres import PostgresStore
 from mintlify_async.quota.gate import QuotaScope
 from mintlify_async.quota.quota import Lease
 from mintlify_async.runtime import dates
+from tests.support.keyed_worker import opened
 
 assert abs(dates.now() - true_time() - skew) < 1
 
@@ -32,26 +32,35 @@ async def call(quota):
     return [await asyncio.gather(take(quota), return_exceptions=True) for _ in range(4)]
 
 async def main():
-    store = PostgresStore(sys.argv[1], timeout=20)
-    quota = Quota(create_job=Limit(100, per=60), store=store)
-    other = await asyncpg.connect(sys.argv[1], statement_cache_size=0)
-    await other.execute("INSERT INTO ready VALUES (1)")
-    while await other.fetchval("SELECT count(*) FROM ready") < 4:
-        await asyncio.sleep(0.01)
-    calls = await asyncio.gather(*(call(quota) for _ in range(25)))
+    other = await asyncpg.connect(sys.argv[1].replace("+asyncpg", ""), statement_cache_size=0)
+    async with opened(sys.argv[1], timeout=20) as store:
+        quota = Quota(create_job=Limit(100, per=60), store=store)
+        await other.execute("INSERT INTO ready VALUES (1)")
+        while await other.fetchval("SELECT count(*) FROM ready") < 4:
+            await asyncio.sleep(0.01)
+        calls = await asyncio.gather(*(call(quota) for _ in range(25)))
     results = [result for rows in calls for [result] in rows]
     assert all(isinstance(result, Lease | QuotaExceededError) for result in results), results
     print(sum(isinstance(result, Lease) for result in results), len(results))
     await other.close()
-    await store.close()
 
 with asyncio.Runner(loop_factory=uvloop.new_event_loop if sys.argv[3] == "uvloop" else None) as runner:
     runner.run(main())
 """
 
 
-@pytest.mark.parametrize("way", ["direct", "pgbouncer"])
-@pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+WAYS = [
+    ("direct", "read committed"),
+    ("direct", "repeatable read"),
+    ("direct", "serializable"),
+    ("pgbouncer", "read committed"),
+    ("pgbouncer", "serializable"),
+    ("sqlalchemy", "repeatable read"),
+]
+"""How the server is reached, and the level of the role."""
+
+
+@pytest.mark.parametrize(("way", "level"), WAYS)
 async def test_four_processes_keep_one_limit(
     request: pytest.FixtureRequest,
     postgres_server: PostgresServer,
@@ -60,7 +69,12 @@ async def test_four_processes_keep_one_limit(
     level: str,
 ):
     """Of 400 calls, exactly a hundred get a slot, whatever the level of the role is."""
-    url = postgres_server.url if way == "direct" else request.getfixturevalue("pgbouncer").url
+    url = postgres_server.url
+    if way == "pgbouncer":
+        url = request.getfixturevalue("pgbouncer").url
+    elif way == "sqlalchemy":
+        pytest.importorskip("sqlalchemy")
+        url = url.replace(":", "+asyncpg:", 1)
     postgres_server.say(
         "CREATE TABLE ready (a int)",
         f"ALTER DATABASE {postgres_server.database} SET default_transaction_isolation = '{level}'",
