@@ -121,11 +121,13 @@ class StoreConflictError(StateError):
 
 
 class QuotaExceededError(MintlifyError):
-    """The session's quota for a limit of the service is used up. Nothing was sent.
+    """The session's quota for a limit of the service, or for one of your own users, is used up.
+
+    Nothing was sent.
 
     Attributes:
         retry_after: Seconds until a call is allowed again, or None when that is not known.
-        limit: The name of the limit, such as ``create_job``.
+        limit: The name of the limit, such as ``create_job``. ``ask_per_user`` is the share of one user.
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None, limit: str | None = None) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from attrs import evolve
 
 from .assistant.reply import Reply
-from .checks import URLObject, check_function, check_type, check_wait
+from .checks import ANONYMOUS, URLObject, check_function, check_type, check_wait
 from .http.attempts import quota_left, unblock
 from .http.core import Core, Lifetime, Shared
 from .http.transport import transport_settings
@@ -378,17 +378,28 @@ class MintlifySession:
         return Conversation(core, settings)
 
     async def quota_left(
-        self, operation: Literal["create_job", "send_message", "ask"]
+        self, operation: Literal["create_job", "send_message", "ask"], *, fp: str | None = None
     ) -> tuple[QuotaRemaining, ...]:
         """Return what is left of each limit of the session's quota that counts *operation*.
 
         Nothing is sent and nothing is used up. Without a quota the tuple is empty.
 
+        Args:
+            operation: The operation.
+            fp: A user, for the rest of his ``ask_per_user``. By default, that limit is left out, unless the
+                session has an ``fp``.
+
         Raises:
-            ConfigurationError: *operation* is not one of the three, or its project, domain or key is missing.
+            ConfigurationError: *operation* is not one of the three, or its project, domain or key is missing,
+                or *fp* names no user and the quota has ``ask_per_user``.
             StateError: The quota's store cannot be reached.
         """
-        return await quota_left(self._core.check_open(), operation)
+        core = self._core.check_open()
+        if fp is None:
+            fp = "" if core.options.fp == ANONYMOUS else core.options.fp
+        elif core.options.quota is not None:
+            core.options.quota.check_user(fp)
+        return await quota_left(core, operation, fp)
 
     async def unblock(self, operation: Literal["create_job", "send_message", "ask"]) -> None:
         """End the pause that a 429 of the service started for *operation*.

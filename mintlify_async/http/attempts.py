@@ -111,10 +111,12 @@ async def open_answer(core: Core, call: Call, observation: Observation | None) -
     return answer, attempts.number
 
 
-async def quota_left(core: Core, operation: CountedOperation) -> tuple[QuotaRemaining, ...]:
-    """Return the rest of the limits that count *operation* for the session's site or project."""
+async def quota_left(core: Core, operation: CountedOperation, fp: str = "") -> tuple[QuotaRemaining, ...]:
+    """Return the rest of the limits that count *operation* for the session's site or project, and for *fp*."""
     quota, place = core.options.quota, core.options.counted_for(operation)
-    return () if quota is None else await quota.left(operation, await _scope_now(core, operation, place))
+    if quota is None:
+        return ()
+    return await quota.left(operation, await _scope_now(core, operation, place, fp))
 
 
 async def unblock(core: Core, operation: CountedOperation) -> None:
@@ -496,13 +498,14 @@ def _counted(call: Call) -> CountedOperation:
 
 
 def _scope_of(call: Call, key: str) -> QuotaScope:
-    return _scope(call.domain or call.project_id or "", key if call.operation.key == "assistant" else None)
+    place = call.domain or call.project_id or ""
+    return _scope(place, key if call.operation.key == "assistant" else None, call.fp)
 
 
-async def _scope_now(core: Core, operation: CountedOperation, place: str) -> QuotaScope:
+async def _scope_now(core: Core, operation: CountedOperation, place: str, fp: str = "") -> QuotaScope:
     """Return what the session's next call of *operation* is counted for."""
     asks = OPERATIONS[operation].key == "assistant"
-    return _scope(place, await _revealed(core.options.assistant_key, operation) if asks else None)
+    return _scope(place, await _revealed(core.options.assistant_key, operation) if asks else None, fp)
 
 
 async def _revealed(key: Key, operation: str) -> Secret:
@@ -522,13 +525,13 @@ async def _revealed(key: Key, operation: str) -> Secret:
     ) from CauseSummary(kind)
 
 
-def _scope(place: str, key: str | None) -> QuotaScope:
-    """Return what a call is counted for: a domain and the assistant's *key*, or a project."""
+def _scope(place: str, key: str | None, fp: str) -> QuotaScope:
+    """Return what a call is counted for: a domain, the assistant's *key* and the user *fp*, or a project."""
     from ..quota.gate import QuotaScope  # imported on use: most sessions have no quota
 
     if key is None:
         return QuotaScope(project=place)
-    return QuotaScope(domain=place, key=hashlib.sha256(key.encode()).hexdigest()[:32])
+    return QuotaScope(domain=place, key=hashlib.sha256(key.encode()).hexdigest()[:32], user=fp)
 
 
 def _hide(answer: LiveResponse | WholeResponse, secret: str) -> None:

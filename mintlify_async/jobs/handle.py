@@ -160,10 +160,10 @@ class JobHandle(InModels):
             wait = JobWait(core, state, timeout, partial(_note_poll, observation))
             while not (job := await wait.change()).done:
                 pass
-            if job.status == "failed" and check:
-                raise JobFailedError(job)
             if observation is not None:
                 note_job(observation, job)
+            if job.status == "failed" and check:
+                raise JobFailedError(job)
             return job
 
     async def refresh(self, timeout: float | None = None) -> Job:

@@ -92,6 +92,7 @@ class Call:
         job_id: For the operations on a job.
         domain: For a question.
         thread: The thread that a question continues, if any.
+        fp: The user of a question, as he is sent.
         prompt: The prompt of an agent job.
         extra_body: The fields of the body that are not the interface's.
         messages: The messages of a question.
@@ -109,6 +110,7 @@ class Call:
     job_id: str | None = None
     domain: str | None = None
     thread: Thread | None = None
+    fp: str = ""
     prompt: str = field(default="", repr=False)
     extra_body: Mapping[str, Any] = field(default=EMPTY, repr=False)
     messages: Sequence[Message] = field(default=(), repr=False)
@@ -181,10 +183,11 @@ def ask_call(defaults: Options, question: Question, options: AskOptions) -> Call
     domain, fp = defaults.asked_domain(options.get("domain")), options.get("fp")
     thread = Thread.of(options.get("thread"))
     messages = coerce_messages(question, new_message_id)
+    fp = _asking_user(defaults, defaults.fp if fp is None else check_fp(fp), options)
     size = options.get("retrieval_page_size", MISSING)
     size = defaults.retrieval_page_size if size is MISSING else check_page_size(size)
     body: dict[str, Any] = {
-        "fp": defaults.fp if fp is None else check_fp(fp),
+        "fp": fp,
         "messages": [message.to_wire() for message in messages],
     }
     if size is not None:
@@ -194,7 +197,17 @@ def ask_call(defaults: Options, question: Question, options: AskOptions) -> Call
     for name, wire_name, fields_of in _FIELDS:
         if (option := options.get(name)) is not None:
             body[wire_name] = fields_of(option)
-    return _post(defaults, ASK, body, options, domain=domain, thread=thread, messages=messages)
+    return _post(defaults, ASK, body, options, domain=domain, thread=thread, fp=fp, messages=messages)
+
+
+def _asking_user(defaults: Options, fp: str, options: AskOptions) -> str:
+    """Return the user whose share of a quota a question takes: *fp*, unless a field of the body replaces it."""
+    if defaults.quota is None:
+        return fp
+    for fields in (defaults.extra_body, options.get("extra_body") or EMPTY):
+        fp = fields.get("fp", fp)
+    defaults.quota.check_user(fp)
+    return fp
 
 
 def check_turn_options(options: Mapping[str, Any]) -> None:

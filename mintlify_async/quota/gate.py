@@ -20,6 +20,8 @@ DAY: Final = 24 * HOUR
 MONTH: Final = 31 * DAY
 """The interface says "per month" and no more; the longest month never allows too much."""
 
+USER_LIMIT: Final = "ask_per_user"
+"""The limit for each user of the app. All others are the service's, and shared by all users."""
 
 FIRST_BLOCK: Final = 60.0
 """Seconds of a block after a 429 that does not say for how long. It doubles with each further 429."""
@@ -78,11 +80,13 @@ class QuotaScope:
         project: The project of an agent call.
         domain: The site of an assistant call. It stands for the organization.
         key: A fingerprint of the assistant key. Never the key itself.
+        user: The ``fp`` of a question. Without it, no user's share is counted.
     """
 
     project: str = ""
     domain: str = ""
     key: str = ""
+    user: str = ""
 
 
 @frozen(kw_only=True)
@@ -94,12 +98,14 @@ class Gate:
         room: The room of all keys, so that a Redis cluster keeps them on one node.
         names: The names of the limits, in the order of *windows*.
         windows: The limits' windows.
+        user_line: The name of the line in which the calls of one user wait for his share, or None.
     """
 
     name: str
     room: str
     names: tuple[str, ...]
     windows: tuple[Window, ...]
+    user_line: str | None = None
 
     @property
     def block_key(self) -> str:
@@ -111,10 +117,9 @@ class Gate:
         """The key of the record with the length of the last block, which the next one doubles."""
         return f"{self.room}/pauses/{self.name}"
 
-    @property
-    def shortest(self) -> float:
-        """The shortest window, in seconds."""
-        return min((window.seconds for window in self.windows), default=HOUR)
+    def seconds(self, limit: str) -> float:
+        """Return the length of the window of *limit*, in seconds."""
+        return self.windows[self.names.index(limit)].seconds
 
     def refusal(self, result: TakeResult) -> QuotaExceededError:
         """Return the error for a call that does not wait. It names no limit when the service refused."""
@@ -123,6 +128,8 @@ class Gate:
         else:
             waits = [usage.opens_in for usage in result.usage]
             wait, limit, reason = max(waits), self.names[waits.index(max(waits))], "every slot is used"
+            if limit == USER_LIMIT:
+                reason = "this user's share is used up"
         return QuotaExceededError(
             f"quota {limit or 'of the service'}: {reason}; the next slot is in {wait:.1f} s; "
             "nothing was sent",
@@ -163,6 +170,8 @@ def gate_of(
             "ask_per_address": address,
         }
         name, room = f"ask:{_fingerprint(scope.domain, scope.key)}", "quota-ask"
+        if scope.user:
+            holders[USER_LIMIT] = "\0".join((scope.domain, scope.user))  # sites may have users of one name
     else:
         agent = "agent" if "agent" in limits else operation
         holders = {agent: scope.project}
@@ -172,7 +181,14 @@ def gate_of(
         if (limit := limits[limit_name]) is not None:
             key = f"{room}/slots/{limit_name}:{_fingerprint(holder)}"
             windows[limit_name] = Window(key=key, amount=limit.amount, seconds=limit.per)
-    return Gate(name=name, room=room, names=tuple(windows), windows=tuple(windows.values()))
+    user_line = f"{name}/{_fingerprint(holders[USER_LIMIT])}" if USER_LIMIT in windows else None
+    return Gate(
+        name=name,
+        room=room,
+        names=tuple(windows),
+        windows=tuple(windows.values()),
+        user_line=user_line,
+    )
 
 
 def block_seconds(gate: Gate, snapshot: Snapshot, stated: float | None) -> float | None:
@@ -187,5 +203,5 @@ def block_seconds(gate: Gate, snapshot: Snapshot, stated: float | None) -> float
 
 
 def _fingerprint(*texts: str) -> str:
-    """Return the hash under which a project, domain, key or IP address is counted. A store has no names."""
+    """Return the hash under which a project, domain, key, IP address or user is counted. A store has no names."""
     return hashlib.sha256("\0".join(["mintlify-async quota", *texts]).encode()).hexdigest()[:20]

@@ -11,16 +11,17 @@ from ..errors import QuotaExceededError
 
 
 class Line:
-    """The waiting calls of one gate on the running loop. The first of them asks the store.
+    """The waiting calls of one gate, or of one user, on the running loop. The first of them asks the store.
 
     Attributes:
         calls: How many calls are in the line.
+        nested: How many of them are in another line, too.
         opens_at: When the first call expects a slot, by the loop's time.
         refusal: The reason why it has none yet, or None before it has asked.
     """
 
     def __init__(self) -> None:
-        self.calls = 0
+        self.calls = self.nested = 0
         self.opens_at = -math.inf
         self.refusal: QuotaExceededError | None = None
         self._loop = asyncio.get_running_loop()
@@ -66,36 +67,38 @@ class Line:
 
 
 class Lines:
-    """The lines of all gates on all event loops of this process."""
+    """The lines of all gates and users on all event loops of this process."""
 
     def __init__(self) -> None:
         self._lines: dict[tuple[asyncio.AbstractEventLoop, str], Line] = {}
 
     @contextmanager
-    def join(self, name: str) -> Generator[Line]:
-        """Join the line of the gate *name* on the running loop."""
+    def join(self, name: str, *, nested: bool = False) -> Generator[Line]:
+        """Join the line *name* on the running loop; *nested* for a call that is in another line, too."""
         place = asyncio.get_running_loop(), name
         line = self._lines.get(place)
         if line is None:
             self._forget_closed_loops()
             line = self._lines[place] = Line()
         line.calls += 1
+        line.nested += nested
         try:
             yield line
         finally:
             line.calls -= 1
+            line.nested -= nested
             if not line.calls:
                 self._lines.pop(place, None)  # gone already when its loop was closed
 
     @property
     def calls(self) -> int:
         """How many calls are in the lines."""
-        return sum(line.calls for line in list(self._lines.values()))
+        return sum(line.calls - line.nested for line in list(self._lines.values()))
 
     def wake(self, name: str) -> None:
-        """Wake the first call of the gate *name* on each loop."""
-        for (_, gate), line in list(self._lines.items()):
-            if gate == name:
+        """Wake the first call of the line *name* on each loop."""
+        for (_, line_name), line in list(self._lines.items()):
+            if line_name == name:
                 line.wake()
 
     def _forget_closed_loops(self) -> None:

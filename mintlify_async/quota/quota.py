@@ -18,8 +18,8 @@ import math
 from contextlib import AbstractContextManager
 from typing import Final, Literal, Self
 
-from ..checks import check_seconds, check_store
-from ..errors import CauseSummary, ConfigurationError, QuotaExceededError, StateError
+from ..checks import ANONYMOUS, check_fp, check_seconds, check_store
+from ..errors import CauseSummary, ConfigurationError, QuotaExceededError, StateError, printable
 from ..storage import MemoryStore
 from ..storage.store import Store, new_version
 from .gate import (
@@ -27,6 +27,7 @@ from .gate import (
     HOUR,
     LONGEST_BLOCK,
     MONTH,
+    USER_LIMIT,
     CountedOperation,
     Gate,
     Limit,
@@ -117,32 +118,58 @@ class Lease:
         patience_ends = start + self._quota.max_wait - waited
         if patience_ends < deadline:
             deadline, limited_by = patience_ends, "max_wait= of the quota"
-        away_since = math.inf
-        with self._quota.line(self._gate) as line:
+        if self._gate.user_line is None:
+            await self._wait_in_line(deadline, limited_by)
+        else:
+            await self._wait_for_share(self._gate.user_line, deadline, limited_by)
+        self.waited = time() - start
+
+    async def _wait_for_share(self, user_line: str, deadline: float, limited_by: str) -> None:
+        """Wait in the line of one user, and with a free share in that of all.
+
+        So a user whose share is used up delays nobody else.
+        """
+        with self._quota.user_line(user_line) as line:
+            await _enter(line, deadline, limited_by)
             try:
-                await line.enter(deadline)
-            except QuotaExceededError as error:
-                raise _limited(error, limited_by) from None
+                while True:
+                    line.expect_changes()
+                    refusal = await self._wait_in_line(deadline, limited_by)
+                    if refusal is None:
+                        return
+                    await self._sleep(line, refusal, deadline, limited_by)
+            finally:
+                line.leave()
+
+    async def _wait_in_line(self, deadline: float, limited_by: str) -> QuotaExceededError | None:
+        """Wait in the line of all calls. Return None with a slot, or the refusal of the user's share."""
+        time, away_since = asyncio.get_running_loop().time, math.inf
+        with self._quota.line(self._gate) as line:
+            await _enter(line, deadline, limited_by)
             try:
                 while True:
                     line.expect_changes()
                     refusal = await self._try()
-                    if refusal is None:
-                        self.waited = time() - start
-                        return
+                    if refusal is None or refusal.limit == USER_LIMIT:
+                        return refusal
                     away_since = min(away_since, time()) if self._quota.is_away else math.inf
                     if time() - away_since > AWAY_SECONDS:
                         raise refusal
-                    line.refusal = refusal
-                    wait = max(_wait(self._gate, refusal), SHORTEST_SLEEP)
-                    line.opens_at = time() + wait
-                    if line.opens_at >= deadline:
-                        raise _limited(refusal, limited_by) from refusal.__cause__
-                    # A look within the margin would take the slot too early.
-                    is_last = wait <= LONGEST_SLEEP
-                    await line.sleep(time() + (wait if is_last else LONGEST_SLEEP - LONGEST_WAIT_MARGIN))
+                    await self._sleep(line, refusal, deadline, limited_by)
             finally:
                 line.leave()
+
+    async def _sleep(self, line: Line, refusal: QuotaExceededError, deadline: float, limited_by: str) -> None:
+        """Sleep as the first of *line*, until the call should ask again."""
+        time = asyncio.get_running_loop().time
+        line.refusal = refusal
+        wait = max(_wait(self._gate, refusal), SHORTEST_SLEEP)
+        line.opens_at = time() + wait
+        if line.opens_at >= deadline:
+            raise _limited(refusal, limited_by) from refusal.__cause__
+        # A look within the margin would take the slot too early.
+        is_last = wait <= LONGEST_SLEEP
+        await line.sleep(time() + (wait if is_last else LONGEST_SLEEP - LONGEST_WAIT_MARGIN))
 
     async def _try(self) -> QuotaExceededError | None:
         """Take the slot. Return None, or the error for a call that does not wait for one."""
@@ -173,6 +200,9 @@ class Quota:
         ask_per_key: Questions with one assistant key in 31 days.
         ask_per_organization: Questions to one domain in an hour.
         ask_per_address: Questions from one IP address in a day.
+        ask_per_user: Questions of each of your own users about one site in an hour: of everybody with the
+            same ``fp``. Every question then needs an ``fp`` other than ``"anonymous"``. The service has no
+            such limit, so the default is None. A question takes a slot of every limit or of none.
         together: Whether creates and follow-ups share one count, the smaller of their two limits.
         address: The IP address of this process. Set it if processes with the same store call from several IP
             addresses. By default, all of them count as one.
@@ -199,6 +229,7 @@ class Quota:
         ask_per_key: int | Limit | None = 10_000,
         ask_per_organization: int | Limit | None = 10_000,
         ask_per_address: int | Limit | None = 10_000,
+        ask_per_user: int | Limit | None = None,
         together: bool = False,
         address: str = "",
         mode: Mode = "raise",
@@ -221,6 +252,7 @@ class Quota:
             "ask_per_key": _limit(ask_per_key, MONTH, "ask_per_key"),
             "ask_per_organization": _limit(ask_per_organization, HOUR, "ask_per_organization"),
             "ask_per_address": _limit(ask_per_address, DAY, "ask_per_address"),
+            USER_LIMIT: _limit(ask_per_user, HOUR, USER_LIMIT),
         }
         if together:
             agent = [limit for limit in (limits["create_job"], limits["send_message"]) if limit]
@@ -257,13 +289,35 @@ class Quota:
 
         Args:
             operation: ``create_job``, ``send_message`` or ``ask``.
-            scope: The project, or the site and key, that the attempt counts for.
+            scope: The project, or the site, key and user, that the attempt counts for.
+
+        Raises:
+            ConfigurationError: It is a question of a user without a name, and ``ask_per_user`` is set.
         """
+        if operation == "ask":
+            self.check_user(scope.user or ANONYMOUS)
         return Lease(self, gate_of(operation, scope, self.limits, address=self._address))
 
     def line(self, gate: Gate) -> AbstractContextManager[Line]:
-        """Join the line of the calls that wait for *gate*."""
-        return self._lines.join(gate.name)
+        """Join the line of all calls that wait for *gate*."""
+        return self._lines.join(gate.name, nested=gate.user_line is not None)
+
+    def user_line(self, name: str) -> AbstractContextManager[Line]:
+        """Join the line of one user's calls, which *name* identifies."""
+        return self._lines.join(name)
+
+    def check_user(self, fp: object) -> None:
+        """Raise an error if users have a share, and *fp* names none of them.
+
+        Raises:
+            ConfigurationError: *fp* is ``"anonymous"`` or no name, and ``ask_per_user`` is set.
+        """
+        if self.limits[USER_LIMIT] is not None and check_fp(fp).strip().casefold() in ("", ANONYMOUS):
+            raise ConfigurationError(
+                f"fp must name the user, because the quota has {USER_LIMIT}=, and all users with the fp "
+                f"{printable(repr(fp), 40)} would share one count: pass fp= with an id of the user",
+                field="fp",
+            )
 
     async def refund(self, gate: Gate, slot: str) -> None:
         """Give *slot* back for a call that waits.
@@ -275,6 +329,8 @@ class Quota:
             await self.store.refund(gate.windows, slot=slot)
         finally:
             self._lines.wake(gate.name)
+            if gate.user_line is not None:
+                self._lines.wake(gate.user_line)
 
     async def block(
         self, operation: CountedOperation, scope: QuotaScope, retry_after: float | None = None
@@ -359,6 +415,13 @@ class Quota:
         return error
 
 
+async def _enter(line: Line, deadline: float, limited_by: str) -> None:
+    try:
+        await line.enter(deadline)
+    except QuotaExceededError as error:
+        raise _limited(error, limited_by) from None
+
+
 def _limited(refusal: QuotaExceededError, limited_by: str) -> QuotaExceededError:
     refusal.args = (f"{refusal}; {limited_by} allows no longer wait",)
     return refusal
@@ -366,9 +429,9 @@ def _limited(refusal: QuotaExceededError, limited_by: str) -> QuotaExceededError
 
 def _wait(gate: Gate, refusal: QuotaExceededError) -> float:
     """Return the seconds until a waiting call that was refused asks again."""
-    margin = min(LONGEST_WAIT_MARGIN, WAIT_MARGIN * gate.shortest)
     # The end of a block is the service's own figure, and needs no margin.
-    return (refusal.retry_after or 0.0) + (margin if refusal.limit is not None else 0.0)
+    seconds = 0.0 if refusal.limit is None else gate.seconds(refusal.limit)
+    return (refusal.retry_after or 0.0) + min(LONGEST_WAIT_MARGIN, WAIT_MARGIN * seconds)
 
 
 def _limit(value: int | Limit | None, per: float, name: str) -> Limit | None:

@@ -32,6 +32,8 @@ _CORRECT: Final = (
 )
 _CORRECT_SLOTS: Final = "UPDATE slots SET at = ? WHERE log = ? AND at > ?"
 _PUT: Final = "INSERT OR REPLACE INTO records (key, value, version, since, ends) VALUES (?, ?, ?, ?, ?)"
+_NEXT_LOG: Final = "SELECT log FROM slots WHERE log > ? AND log < ? ORDER BY log LIMIT 1"
+_EXPIRE: Final = "DELETE FROM slots WHERE log = ? AND at <= ?"
 _SLOT: Final = "INSERT OR IGNORE INTO slots (log, slot, at) VALUES (?, ?, ?)"
 
 
@@ -115,6 +117,8 @@ class SQLStore(NothingToClose):
             if slot is not None and not is_taken and not block_seconds and is_free:
                 is_taken = True
                 db.executemany(_SLOT, [(window.key, slot, now) for window in windows])
+                for window in (w for w, count in zip(windows, counts, strict=True) if not count):
+                    _expire_others(db, window, slot, now)
                 counts = [count + 1 for count in counts]
             usage = [_usage(db, window, count, now) for window, count in zip(windows, counts, strict=True)]
             return TakeResult(taken=is_taken, blocked=block_seconds, usage=tuple(usage))
@@ -157,9 +161,26 @@ def _has(db: Connection, window: Window, slot: str) -> bool:
 
 def _count(db: Connection, window: Window, now: float) -> int:
     db.execute(_CORRECT_SLOTS, (now, window.key, now))  # see _correct
-    db.execute("DELETE FROM slots WHERE log = ? AND at <= ?", (window.key, now - window.seconds))
+    db.execute(_EXPIRE, (window.key, now - window.seconds))
     (count,) = db.execute("SELECT count(*) FROM slots WHERE log = ?", (window.key,)).fetchone()
     return int(count)
+
+
+def _expire_others(db: Connection, window: Window, slot: str, now: float) -> None:
+    """Delete the expired slots of two logs that have as long a window. *slot*, a random name, chooses them.
+
+    A user who never comes again never counts his own slots. Each new log looks at two others, so that those
+    that have expired become no more than those that have not.
+    """
+    folder = window.key.rpartition(":")[0]
+    key = f"{folder}:{slot}"
+    for _ in range(2 if folder else 0):
+        row = db.execute(_NEXT_LOG, (key, f"{folder};")).fetchone()
+        row = row or db.execute(_NEXT_LOG, (f"{folder}:", f"{folder};")).fetchone()
+        if row is None:
+            return
+        (key,) = row
+        db.execute(_EXPIRE, (key, now - window.seconds))
 
 
 def _usage(db: Connection, window: Window, count: int, now: float) -> Usage:

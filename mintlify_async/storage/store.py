@@ -50,7 +50,8 @@ class Window:
     """A limit for :meth:`Store.take`, at most *amount* slots in any *seconds*.
 
     Args:
-        key: The log of the slots that were taken; a key like that of a record.
+        key: The log of the slots that were taken; a key like that of a record. Logs whose keys differ only
+            behind the last colon have windows of one length, so that a store may delete their expired slots.
         amount: Slots in any window of time.
         seconds: The window's length.
     """

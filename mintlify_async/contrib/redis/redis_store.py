@@ -162,7 +162,8 @@ class RedisStore(RedisScripts, NothingToClose):
         super().__init__(client, namespace=namespace, timeout=timeout)
         self.keep = check_keep(keep)
         self._epochs: dict[str, str] = {}  # of each room
-        self._known: dict[str, tuple[int, int]] = {}  # the time and count of slots of each log
+        # The time and count of slots of each log, those of one window's length together, oldest first.
+        self._known: dict[str, dict[str, tuple[int, int]]] = {}
 
     async def read(self, keys: Collection[str]) -> Snapshot:
         """Return the records that exist under *keys*, and the server's time."""
@@ -202,11 +203,12 @@ class RedisStore(RedisScripts, NothingToClose):
         args: list[Argument] = [slot or "", new_version(), self._epochs.get(room, "")]
         for window in windows:
             args += [window.amount, round(window.seconds * MICROSECONDS)]
-            args += self._known.get(window.key, (0, 0))
+            args += self._known.get(_folder(window), {}).get(window.key, (0, 0))
         now, epoch, is_taken, block_ms, *numbers = await self._run(_TAKE, keys, args)
         self._epochs[room] = text(epoch)
         counts, waits = numbers[::2], numbers[1::2]
-        self._known |= {window.key: (now, count) for window, count in zip(windows, counts, strict=True)}
+        for window, count in zip(windows, counts, strict=True):
+            self._remember(window, now, count)
         return TakeResult(
             taken=bool(is_taken),
             blocked=math.inf if block_ms == -1 else max(0, block_ms) / 1000,
@@ -215,6 +217,15 @@ class RedisStore(RedisScripts, NothingToClose):
                 for count, wait in zip(counts, waits, strict=True)
             ),
         )
+
+    def _remember(self, window: Window, now: int, count: int) -> None:
+        """Keep the count of a log, and drop those whose slots have all expired."""
+        logs = self._known.setdefault(_folder(window), {})
+        logs.pop(window.key, None)
+        logs[window.key] = now, count
+        expired = now - round(window.seconds * MICROSECONDS)
+        while logs[oldest := next(iter(logs))][0] <= expired:
+            del logs[oldest]
 
     async def refund(self, windows: Sequence[Window], *, slot: str) -> None:
         """Give *slot* back in every window. If it is not taken, do nothing."""
@@ -228,6 +239,10 @@ class RedisStore(RedisScripts, NothingToClose):
     def _index(self, key: str) -> str:
         room, folder, _ = key.split("/", 2)
         return f"{self._namespace}:{{{room}}}:{folder}"
+
+
+def _folder(window: Window) -> str:
+    return window.key.rpartition(":")[0] or window.key
 
 
 def _change(value: bytes | None) -> bytes:
