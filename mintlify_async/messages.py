@@ -417,7 +417,10 @@ class Message(WireValue, InModels):
     def _model_schema(cls) -> dict[str, Any]:
         return {**schema_of(cls), "required": ["id", "role", "parts"]}
 
-    _from_model = from_wire
+    @classmethod
+    def _from_model(cls, content: object) -> Message:
+        return cls.from_wire(content)
+
     _to_model = to_wire
 
 

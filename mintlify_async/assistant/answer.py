@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
@@ -171,7 +171,10 @@ class Answer(Extras, InModels):
             **values,
         )
 
-    _from_model = from_dict
+    @classmethod
+    def _from_model(cls, content: object) -> Self:
+        return cls.from_dict(content)
+
     _to_model = to_dict
 
     @classmethod
@@ -211,7 +214,7 @@ class Answer(Extras, InModels):
             )
 
 
-_STORED: Final = {
+_STORED: Final[Mapping[str, Any]] = {
     "thread_id": None,
     "finish_reason": None,
     "aborted": False,

@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -130,13 +129,14 @@ def _repeated(numbers: Collection[int], arrived: Sequence[int]) -> Generator[Non
     """
     main_thread = threading.get_ident()
     from_signals, to_thread = socket.socketpair()
+    over = threading.Event()
 
     def repeat() -> None:
         while (number := from_signals.recv(1)) and number[0] not in numbers:
             pass
-        while number and not arrived:
+        while number and not arrived and not over.is_set():
             signal.pthread_kill(main_thread, number[0])
-            time.sleep(AGAIN)
+            over.wait(AGAIN)
 
     with from_signals, to_thread:
         to_thread.setblocking(False)
@@ -146,6 +146,7 @@ def _repeated(numbers: Collection[int], arrived: Sequence[int]) -> Generator[Non
         try:
             yield
         finally:
+            over.set()
             signal.set_wakeup_fd(previous)
             to_thread.shutdown(socket.SHUT_WR)
             thread.join()

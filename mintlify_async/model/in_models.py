@@ -50,13 +50,14 @@ class InModels:
         """Return the schema with which pydantic reads and writes the value."""
         from pydantic_core import PydanticSerializationUnexpectedValue, core_schema  # pydantic calls this
 
-        def read(content: object) -> Self:
+        def read(content: object) -> InModels:
             return content if isinstance(content, cls) else cls._from_model(content)
 
         def write(value: object) -> dict[str, Any]:
             if isinstance(value, InModels):
                 return without_halves(value._to_model())
-            raise PydanticSerializationUnexpectedValue  # pydantic tries the next type of a union
+            # pydantic tries the next type of a union
+            raise PydanticSerializationUnexpectedValue(f"expected {cls.__name__}, got {type(value).__name__}")
 
         # A dump in Python's mode keeps the value.
         serialization = core_schema.plain_serializer_function_ser_schema(write, when_used="json")
@@ -88,7 +89,8 @@ def schema_of(kind: Any) -> dict[str, Any]:
         return object_schema(properties, [field.wire for field in fields if field.required])
     if get_origin(kind) is tuple:
         return {"type": "array", "items": _PART}
-    if any(get_origin(one) is Literal for one in (kind, *get_args(kind))):  # words, or a word and str
+    options: tuple[Any, ...] = (kind, *get_args(kind))
+    if any(get_origin(option) is Literal for option in options):  # words, or words and str
         kind = str
     return dict(_JSON_TYPES.get(kind, {}))
 

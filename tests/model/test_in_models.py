@@ -143,9 +143,9 @@ def test_half_a_character_is_written_as_a_replacement():
 
 
 def test_deep_json_is_written_and_read():
-    """A message may be nested almost as deep as pydantic 2.0 reads JSON, which is 200."""
+    """A message may be nested deeply; pydantic 2.0 itself reads JSON of fewer than 200 levels."""
     data = 1
-    for _ in range(180):
+    for _ in range(120):
         data = [data]
     message = Message.from_wire({"id": "m", "role": "user", "parts": [{"type": "data-x", "data": data}]})
     adapter = TypeAdapter(Message)
