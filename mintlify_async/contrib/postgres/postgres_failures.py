@@ -47,6 +47,8 @@ def explain(error: Exception, table: str) -> tuple[str, bool]:
         return str(error), False
     if isinstance(error, asyncpg.DataError):
         return "DataError: a key or value cannot be stored", False  # its text may show them
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer in time", True  # while asyncpg connects
     state = getattr(error, "sqlstate", None) or ""
     reason = REASONS[state].format(table=table) if state in REASONS else described(error)
     return reason, isinstance(error, OSError)  # TimeoutError is one
