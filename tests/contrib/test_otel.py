@@ -196,6 +196,7 @@ async def test_a_failure_ends_the_span_with_its_class(service, session, exporter
     spans = exporter.get_finished_spans()
     assert [span.attributes["error.type"] for span in spans] == [kind.__name__ for kind in kinds]
     assert {span.status.status_code for span in spans} == {StatusCode.ERROR}
+    assert spans[-1].attributes["mintlify.job.status"] == "failed"
 
 
 async def read(stream):

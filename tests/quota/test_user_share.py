@@ -140,7 +140,7 @@ async def test_two_hundred_at_once(store: Any, mode: Any):
 
 @pytest.mark.parametrize(
     "name",
-    ["ann:bob", "a/b{c}", "{x}", "a b\n", "Åsa 🎉", "%s", "../..", "*", "x" * 5000, "'; DROP TABLE slots"],
+    ["ann:bob", "a/b{c}", "{x}", "a b\n", "Åsa 🎉", "%s", "../..", "*", "x" * 5000],
 )
 async def test_any_name_is_counted_and_no_store_has_it(store: Any, name: str):
     """A key of the store has the hash of the user, never the name, and each name has its own count."""
