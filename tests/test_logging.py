@@ -47,7 +47,7 @@ async def test_each_request_has_one_line_at_info(service, caplog):
         assert word not in text
 
 
-async def test_records_have_fields_and_polls_are_at_debug(service, session, caplog):
+async def test_records_have_fields_and_polls_are_at_debug(service, virtual, session, caplog):
     """Structured logs need no parsing: operation, job, request id and attempt are attributes."""
     caplog.set_level(logging.DEBUG, logger="mintlify_async")
     job = await session.run_job("a secret plan")
