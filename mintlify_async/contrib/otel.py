@@ -17,8 +17,8 @@ event.
 
 from __future__ import annotations
 
+import asyncio
 import json
-import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Final
@@ -136,16 +136,17 @@ class _Measured:
         self._instruments = instruments
         self._operation = operation
         self._attributes = {name: attributes[name] for name in MEASURED if name in attributes}
-        self._start = time.perf_counter()
+        self._time = asyncio.get_running_loop().time  # any thread may ask it
+        self._start = self._time()
 
     def first_chunk(self) -> None:
-        self._instruments.first_chunk.record(time.perf_counter() - self._start, self._attributes)
+        self._instruments.first_chunk.record(self._time() - self._start, self._attributes)
 
     def end(self, error: BaseException | None) -> None:
         attributes = dict(self._attributes)
         if error is not None:
             attributes["error.type"] = type(error).__name__
-        self._instruments.duration.record(time.perf_counter() - self._start, attributes)
+        self._instruments.duration.record(self._time() - self._start, attributes)
         if self._operation not in ("wait", "refresh"):
             self._instruments.operations.add(1, attributes)
         if isinstance(error, QuotaExceededError | RateLimitError):
