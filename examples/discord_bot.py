@@ -13,10 +13,12 @@ from contextlib import suppress
 
 import discord
 
-from mintlify_async import MintlifySession, SQLiteStore, extras_markdown
+from mintlify_async import Limit, MintlifySession, Quota, QuotaExceededError, SQLiteStore, extras_markdown
 
 HINT = "Ask me a question about the documentation, such as: How do I log in?"
 SORRY = "Sorry, I could not answer that. Please ask again in a moment."
+ENOUGH = "That is enough for now. Please ask again later."
+SHARE = Limit(20, per=3600)  # questions of each person in any hour
 
 
 class Bot(discord.Client):
@@ -62,6 +64,9 @@ class Bot(discord.Client):
                         await sent[-1].edit(content=edit.text)
             if not sent:
                 await message.reply("I found nothing to say about that.")
+        except QuotaExceededError:
+            with suppress(Exception):
+                await message.reply(ENOUGH)
         except Exception:  # of the service, or of Discord, which may refuse a message
             logging.exception("no answer in %s", where)
             with suppress(Exception):  # of the same kind
@@ -75,7 +80,8 @@ class Bot(discord.Client):
 
 
 async def main() -> None:
-    async with MintlifySession() as session, Bot(session) as bot:
+    quota = Quota(ask_per_user=SHARE, store=SQLiteStore("discord.sqlite"))
+    async with MintlifySession(quota=quota) as session, Bot(session) as bot:
         session.check("assistant")
         await bot.start(os.environ["DISCORD_TOKEN"])
 

@@ -21,14 +21,17 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_chat_stream import AsyncChatStream
 
-from mintlify_async import MintlifySession, SQLiteStore, extras_markdown
+from mintlify_async import Limit, MintlifySession, Quota, QuotaExceededError, SQLiteStore, extras_markdown
 
 HINT = "Ask me a question about the documentation, such as: How do I log in?"
 SORRY = "Sorry, I could not answer that. Please ask again in a moment."
+ENOUGH = "That is enough for now. Please ask again later."
+SHARE = Limit(20, per=3600)  # questions of each person in any hour
 
 app = AsyncApp(token=os.environ["SLACK_BOT_TOKEN"])
 app.client.retry_handlers.append(AsyncRateLimitErrorRetryHandler(max_retry_count=3))
-session, store = MintlifySession(), SQLiteStore("slack.sqlite")
+store = SQLiteStore("slack.sqlite")
+session = MintlifySession(quota=Quota(ask_per_user=SHARE, store=store))
 ENDED = "message_not_in_streaming_state"  # Slack ends a streamed message after about five minutes
 answering: dict[str, asyncio.Task[None]] = {}  # by the question's time stamp
 
@@ -71,6 +74,9 @@ async def answer(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStrea
                         raise
                     stream = await say_stream(buffer_size=1)  # a new message gets the remaining text
                     await stream.append(markdown_text=edit.delta)
+    except QuotaExceededError:
+        with suppress(Exception):
+            await say(ENOUGH, thread_ts=thread)
     except Exception:  # of the service, or of Slack, which may refuse a message
         logging.exception("no answer in %s", where)
         with suppress(Exception):  # of the same kind

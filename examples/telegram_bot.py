@@ -19,10 +19,12 @@ from aiogram.types import Message
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from mintlify_async import MintlifySession, SQLiteStore, extras_markdown
+from mintlify_async import Limit, MintlifySession, Quota, QuotaExceededError, SQLiteStore, extras_markdown
 
 HINT = "Ask me a question about the documentation, such as: How do I log in?"
 SORRY = "Sorry, I could not answer that. Please ask again in a moment."
+ENOUGH = "That is enough for now. Please ask again later."
+SHARE = Limit(20, per=3600)  # questions of each person in any hour
 
 dispatcher = Dispatcher()
 answering: set[asyncio.Task[Any]] = set()
@@ -121,6 +123,9 @@ async def answer(message: Message, session: MintlifySession, store: SQLiteStore)
                     await sent[-1].edit_text(html)
         if not sent:
             await message.answer("I found nothing to say about that.")
+    except QuotaExceededError:
+        with suppress(Exception):
+            await message.answer(ENOUGH)
     except Exception:  # of the service, or of Telegram, which may refuse a message
         logging.exception("no answer in %s", where)
         with suppress(Exception):  # of the same kind
@@ -138,7 +143,11 @@ async def stop() -> None:
 async def main() -> None:
     logging.basicConfig(level=logging.INFO)
     store, style = SQLiteStore("telegram.sqlite"), DefaultBotProperties(parse_mode="HTML")
-    async with MintlifySession() as session, Bot(os.environ["TELEGRAM_TOKEN"], default=style) as bot:
+    quota = Quota(ask_per_user=SHARE, store=store)
+    async with (
+        MintlifySession(quota=quota) as session,
+        Bot(os.environ["TELEGRAM_TOKEN"], default=style) as bot,
+    ):
         session.check("assistant")
         await dispatcher.start_polling(bot, session=session, store=store)
 

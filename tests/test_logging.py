@@ -47,6 +47,37 @@ async def test_each_request_has_one_line_at_info(service, caplog):
         assert word not in text
 
 
+async def test_records_have_fields_and_polls_are_at_debug(service, virtual, session, caplog):
+    """Structured logs need no parsing: operation, job, request id and attempt are attributes."""
+    caplog.set_level(logging.DEBUG, logger="mintlify_async")
+    job = await session.run_job("a secret plan")
+    records = [record for record in caplog.records if hasattr(record, "operation")]
+    [created] = [record for record in records if record.levelno == logging.INFO]
+    assert (created.operation, created.job_id, created.attempt) == ("create_job", job.id, 1)
+    assert created.request_id
+    polls = [record for record in records if record.operation == "get_job"]
+    assert polls
+    assert {(record.levelno, record.job_id) for record in polls} == {(logging.DEBUG, job.id)}
+
+
+async def test_fields_of_the_programs_own_records_stay(service, session, caplog):
+    """A record factory that sets ``request_id`` breaks no call."""
+    caplog.set_level(logging.DEBUG, logger="mintlify_async")
+    factory = logging.getLogRecordFactory()
+
+    def own(*args, **kwargs):
+        record = factory(*args, **kwargs)
+        record.request_id = "mine"
+        return record
+
+    logging.setLogRecordFactory(own)
+    try:
+        await session.create_job("x")
+    finally:
+        logging.setLogRecordFactory(factory)
+    assert {record.request_id for record in caplog.records if record.name == "mintlify_async"} == {"mine"}
+
+
 async def test_what_the_service_will_end_is_logged_once(service, session, caplog):
     """A ``Sunset`` or ``Deprecation`` header is a notice for the developer, not for each request."""
     service.script.create_job(times=2, headers={"Sunset": "Sat, 01 Jan 2028 00:00:00 GMT"})

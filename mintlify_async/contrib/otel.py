@@ -1,4 +1,4 @@
-"""OpenTelemetry tracing (extra ``otel``), with one ``invoke_agent`` span per operation.
+"""OpenTelemetry traces and metrics (extra ``otel``), with one ``invoke_agent`` span per operation.
 
 Install with ``pip install "mintlify-async[otel]"`` and give the session an observer::
 
@@ -17,18 +17,20 @@ event.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Final
 from urllib.parse import urlsplit
 
-from ..errors import APIStatusError, OutcomeUnknownError
+from ..errors import APIStatusError, OutcomeUnknownError, QuotaExceededError, RateLimitError
 from ..version import __version__
 from . import extra_missing
 
 try:
-    from opentelemetry import trace
+    from opentelemetry import metrics, trace
+    from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
 except ModuleNotFoundError as error:
     raise extra_missing("otel", error) from None
@@ -52,6 +54,15 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
 }
 """The span's attribute for a fact. Any other fact is ``mintlify.`` and its name."""
 
+MEASURED: Final = (
+    "gen_ai.operation.name",
+    "gen_ai.provider.name",
+    "mintlify.operation",
+    "server.address",
+    "server.port",
+)
+"""The attributes of all metrics."""
+
 Fact = str | int | float | bool
 """The value of an attribute."""
 
@@ -64,6 +75,7 @@ class OpenTelemetryObserver:
 
     Args:
         tracer_provider: The provider of the tracer. The default is the global one.
+        meter_provider: The provider of the meter. The default is the global one.
         capture_content: Whether to record prompts, questions, answers and the texts of errors on the span.
             The default is False, because they may contain personal data.
     """
@@ -72,10 +84,12 @@ class OpenTelemetryObserver:
         self,
         tracer_provider: TracerProvider | None = None,
         *,
+        meter_provider: MeterProvider | None = None,
         capture_content: bool = False,
     ) -> None:
         self._tracer: Tracer = trace.get_tracer("mintlify_async", __version__, tracer_provider, SCHEMA_URL)
         self._capture = capture_content
+        self._instruments = _Instruments(meter_provider)
 
     def start(self, operation: str, facts: Mapping[str, Fact]) -> _Operation:
         """Start a span, with the attributes that a sampler may look at."""
@@ -91,14 +105,61 @@ class OpenTelemetryObserver:
             attributes.update(_attributes(name, value, capture=self._capture))
         title = f"invoke_agent {holder or ''}".strip()
         span = self._tracer.start_span(title, kind=SpanKind.CLIENT, attributes=attributes)
-        return _Operation(span, capture=self._capture)
+        return _Operation(span, _Measured(self._instruments, operation, attributes), capture=self._capture)
+
+
+class _Instruments:
+    """The histograms and counters of an observer. The histograms are those of the conventions."""
+
+    def __init__(self, provider: MeterProvider | None) -> None:
+        meter = metrics.get_meter("mintlify_async", __version__, provider, SCHEMA_URL)
+        self.duration = meter.create_histogram(
+            "gen_ai.client.operation.duration", "s", "GenAI operation duration."
+        )
+        self.first_chunk = meter.create_histogram(
+            "gen_ai.client.operation.time_to_first_chunk", "s", "Time to the first chunk of an answer."
+        )
+        self.operations = meter.create_counter(
+            "mintlify.client.operations", "{operation}", "Questions, jobs and follow-ups."
+        )
+        self.refusals = meter.create_counter(
+            "mintlify.client.refusals", "{refusal}", "Calls that a limit has refused."
+        )
+
+
+class _Measured:
+    """The metrics of one operation. Their attributes have few values: no thread, no job and no text."""
+
+    def __init__(
+        self, instruments: _Instruments, operation: str, attributes: Mapping[str, Fact | list[str]]
+    ) -> None:
+        self._instruments = instruments
+        self._operation = operation
+        self._attributes = {name: attributes[name] for name in MEASURED if name in attributes}
+        self._time = asyncio.get_running_loop().time  # any thread may ask it
+        self._start = self._time()
+
+    def first_chunk(self) -> None:
+        self._instruments.first_chunk.record(self._time() - self._start, self._attributes)
+
+    def end(self, error: BaseException | None) -> None:
+        attributes = dict(self._attributes)
+        if error is not None:
+            attributes["error.type"] = type(error).__name__
+        self._instruments.duration.record(self._time() - self._start, attributes)
+        if self._operation not in ("wait", "refresh"):
+            self._instruments.operations.add(1, attributes)
+        if isinstance(error, QuotaExceededError | RateLimitError):
+            limit = getattr(error, "limit", None) or "service"
+            self._instruments.refusals.add(1, {**self._attributes, "mintlify.limit": limit})
 
 
 class _Operation:
     """An operation, with its open span."""
 
-    def __init__(self, span: Span, *, capture: bool) -> None:
+    def __init__(self, span: Span, measured: _Measured, *, capture: bool) -> None:
         self._span = span
+        self._measured = measured
         self._capture = capture
         self._answer = self._reason = ""
 
@@ -119,9 +180,12 @@ class _Operation:
     def event(self, name: str, attributes: Mapping[str, Fact]) -> None:
         """Add an event to the span."""
         self._span.add_event(f"mintlify.{name}", dict(attributes))
+        if name == "first_event":
+            self._measured.first_chunk()
 
     def end(self, error: BaseException | None = None) -> None:
         """End the span with the class of *error*. Its text is content, because it may quote the service."""
+        self._measured.end(error)
         if error is not None:
             self._span.set_attribute("error.type", type(error).__name__)
             if isinstance(error, APIStatusError | OutcomeUnknownError) and error.status is not None:

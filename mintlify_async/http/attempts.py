@@ -33,6 +33,7 @@ from ..model.secret import Secret
 from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse, read_job, request_id, status_error
 from ..runtime import dates
+from ..runtime.log_fields import log_fields
 from ..runtime.per_event_loop import session_closed
 from ..runtime.slow_steps import SECONDS, logged_if_slow
 from ..runtime.tasks import cancel_requests
@@ -112,7 +113,7 @@ async def open_answer(core: Core, call: Call, observation: Observation | None) -
 
 
 async def quota_left(core: Core, operation: CountedOperation, fp: str = "") -> tuple[QuotaRemaining, ...]:
-    """Return the rest of the limits that count *operation* for the session's site or project, and for *fp*."""
+    """Return the rest of the limits that count *operation* for the site or project, and for *fp*."""
     quota, place = core.options.quota, core.options.counted_for(operation)
     if quota is None:
         return ()
@@ -175,6 +176,25 @@ class _Attempts:
         self.blocked: float | None = None
         self.error: SendError | None = None
 
+<<<<<<< HEAD
+=======
+    @property
+    def waits(self) -> bool:
+        """Whether the call waits for a slot, so that its request has time of its own."""
+        return self.quota is not None and self.quota.mode == "wait"
+
+    @property
+    def level(self) -> int:
+        """The level of the lines about the result. Polls of a wait are many, so they are at DEBUG."""
+        is_poll = self.single and self.call.operation.name == "get_job"
+        return logging.DEBUG if is_poll else logging.INFO
+
+    @property
+    def seconds(self) -> float:
+        """The limit of the request, in seconds."""
+        return self.call.request_seconds if self.waits else self.call.seconds
+
+>>>>>>> h/quota
     async def run(self) -> Job | LiveResponse:
         """Make attempts until one succeeds or none may follow."""
         pause = 0.0
@@ -189,7 +209,8 @@ class _Attempts:
             next_pause = self._pause(outcome)
             if next_pause is None:
                 verdict = self._verdict(outcome)
-                log.info("%s", str(verdict))  # its text: a log record that is kept keeps no connection
+                # Its text, because a log record that is kept must keep no connection.
+                log.log(self.level, "%s", str(verdict), extra=self._fields(outcome))
                 raise verdict from outcome.__cause__
             pause = await self._again(outcome, next_pause)
 
@@ -411,12 +432,33 @@ class _Attempts:
 
     def _log_success(self, outcome: object) -> None:
         """Log one line for the request, whatever number of attempts it took."""
+<<<<<<< HEAD
+=======
+        if not log.isEnabledFor(self.level):
+            return
+>>>>>>> h/quota
         result = "the answer begins"
         if isinstance(outcome, Job):
             result = f"job {printable(outcome.id)} is {printable(outcome.status)}"
         seconds = asyncio.get_running_loop().time() - self.started
-        log.info(
-            "%s: %s (%d ms, attempts: %d)", self.call.operation.name, result, seconds * 1000, self.number
+        log.log(
+            self.level,
+            "%s: %s (%d ms, attempts: %d)",
+            self.call.operation.name,
+            result,
+            seconds * 1000,
+            self.number,
+            extra=self._fields(outcome.raw if isinstance(outcome, Job) else None),
+        )
+
+    def _fields(self, answer: object, id: str | None = None) -> dict[str, object]:
+        """Return the fields of a log record, with *id*, or else the request id of *answer* or an error."""
+        job_id = self.call.job_id or self.sending.job_id
+        return log_fields(
+            self.call.operation.name,
+            job_id=None if job_id is None else printable(job_id),
+            request_id=id or getattr(answer, "request_id", None),
+            attempt=self.number,
         )
 
     def _note(
@@ -437,6 +479,7 @@ class _Attempts:
             seconds * 1000,
             self.number,
             id,
+            extra=self._fields(answer, id),
         )
         if observation is not None:
             facts = {"attempt": self.number, "seconds": seconds, "status": status, "request_id": id}
@@ -444,7 +487,8 @@ class _Attempts:
             observation.event("attempt", {name: fact for name, fact in facts.items() if fact is not None})
 
     def _note_retry(self, pause: float) -> None:
-        log.info("%s failed, attempt %d; again in %.1f s", self.call.operation.name, self.number, pause)
+        name, fields = self.call.operation.name, self._fields(self.error)
+        log.info("%s failed, attempt %d; again in %.1f s", name, self.number, pause, extra=fields)
         if self.observation is not None:
             self.observation.event("retry", {"attempt": self.number, "delay": pause})
 

@@ -201,7 +201,7 @@ def ask_call(defaults: Options, question: Question, options: AskOptions) -> Call
 
 
 def _asking_user(defaults: Options, fp: str, options: AskOptions) -> str:
-    """Return the user whose share of a quota a question takes: *fp*, unless a field of the body replaces it."""
+    """Return the user who is sent and counted: *fp*, unless a field of the body replaces it."""
     if defaults.quota is None:
         return fp
     for fields in (defaults.extra_body, options.get("extra_body") or EMPTY):

@@ -203,5 +203,5 @@ def block_seconds(gate: Gate, snapshot: Snapshot, stated: float | None) -> float
 
 
 def _fingerprint(*texts: str) -> str:
-    """Return the hash under which a project, domain, key, IP address or user is counted. A store has no names."""
+    """Return the hash under which a project, domain, key, address or user is counted, never a name."""
     return hashlib.sha256("\0".join(["mintlify-async quota", *texts]).encode()).hexdigest()[:20]

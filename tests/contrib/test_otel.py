@@ -14,6 +14,8 @@ pytest.importorskip(
 
 from opentelemetry import trace
 from opentelemetry.instrumentation.aiohttp_client import create_trace_config
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -26,6 +28,8 @@ from mintlify_async import (
     JobFailedError,
     Message,
     OutcomeUnknownError,
+    Quota,
+    QuotaExceededError,
     StreamInterruptedError,
 )
 from mintlify_async.contrib.otel import SCHEMA_URL, OpenTelemetryObserver
@@ -196,6 +200,7 @@ async def test_a_failure_ends_the_span_with_its_class(service, session, exporter
     spans = exporter.get_finished_spans()
     assert [span.attributes["error.type"] for span in spans] == [kind.__name__ for kind in kinds]
     assert {span.status.status_code for span in spans} == {StatusCode.ERROR}
+    assert spans[-1].attributes["mintlify.job.status"] == "failed"
 
 
 async def read(stream):
@@ -345,3 +350,33 @@ async def test_separate_calls_are_separate_spans(service, session, exporter):
     assert all(span.attributes["gen_ai.conversation.id"] == job.id for span in spans)
     assert spans[3].attributes["mintlify.job.status"] == job.status
     assert spans[4].attributes["error.type"] == "AuthenticationError"
+
+
+async def test_metrics_of_questions_jobs_and_refusals(service, provider):
+    """The conventions' histograms, and counters of operations and of refusals by limit."""
+    reader = InMemoryMetricReader()
+    observer = OpenTelemetryObserver(provider, meter_provider=MeterProvider([reader]))
+    quota = Quota(ask_per_user=1)
+    async with service.session(observer=observer, quota=quota) as session:
+        service.script.ask(events=EVENTS)
+        await session.ask("x", fp="ann")
+        with pytest.raises(QuotaExceededError):
+            await session.ask("x", fp="ann")
+        await session.create_job("x")
+    [resource] = reader.get_metrics_data().resource_metrics
+    points = {m.name: list(m.data.data_points) for m in resource.scope_metrics[0].metrics}
+    assert set(points) == {
+        "gen_ai.client.operation.duration",
+        "gen_ai.client.operation.time_to_first_chunk",
+        "mintlify.client.operations",
+        "mintlify.client.refusals",
+    }
+    [refusal] = points["mintlify.client.refusals"]
+    assert (refusal.value, refusal.attributes["mintlify.limit"]) == (1, "ask_per_user")
+    assert sum(point.count for point in points["gen_ai.client.operation.duration"]) == 3
+    assert [point.count for point in points["gen_ai.client.operation.time_to_first_chunk"]] == [1]
+    counts = {
+        (point.attributes["mintlify.operation"], point.attributes.get("error.type")): point.value
+        for point in points["mintlify.client.operations"]
+    }
+    assert counts == {("ask", None): 1, ("ask", "QuotaExceededError"): 1, ("create_job", None): 1}

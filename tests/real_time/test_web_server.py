@@ -81,10 +81,10 @@ async def test_questions_of_sessions_that_nobody_keeps(connected):
 
 
 @contextmanager
-def uvicorn_process(loop, environment):
+def uvicorn_process(loop, environment, app="tests.support.web_app:app", *more):
     """Run the app by uvicorn's command in a process of its own. Yield its URL."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        command = [sys.executable, "-m", "uvicorn", "tests.support.web_app:app"]
+        command = [sys.executable, "-m", "uvicorn", app, *more]
         command += ["--fd", str(listener.fileno()), "--loop", loop, "--log-level", "warning"]
         env = os.environ | environment | {"PYTHONPATH": str(ROOT)}
         process = subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=[listener.fileno()])
@@ -103,3 +103,32 @@ async def test_uvicorns_own_loop(connected, loop):
     with uvicorn_process(loop, connected.environment) as url:
         await check(connected, url)
         await check_questions(connected, url)
+
+
+@pytest.mark.real
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_four_workers_on_postgres(connected, postgres_server):
+    """Two hundred requests at once: all answered, one POST for each key, the limit of each user exact."""
+    from mintlify_async.contrib.postgres import PostgresStore
+
+    store = PostgresStore(postgres_server.url)
+    await store.setup()
+    await store.close()
+    environment = {**connected.environment, "POSTGRES_URL": postgres_server.url}
+    app, many = "tests.support.shared_web_app:app", 200
+    with uvicorn_process("uvloop", environment, app, "--workers", "4") as url:
+        limit = aiohttp.ClientTimeout(total=60)
+
+        async def call(http, number):
+            async with http.post(f"{url}/work/key{number % 20}/user{number % 10}") as response:
+                return number, response.status, await response.json()
+
+        async with aiohttp.ClientSession(timeout=limit, connector=aiohttp.TCPConnector(limit=0)) as http:
+            results = await asyncio.gather(*(call(http, number) for number in range(many)))
+    assert {status for _, status, _ in results} == {200, 429}
+    assert len({(number % 20, body["id"]) for number, _, body in results}) == 20
+    answered = [number % 10 for number, status, _ in results if status == 200]
+    assert [answered.count(user) for user in range(10)] == [7] * 10
+    assert {body["limit"] for _, status, body in results if status == 429} == {"ask_per_user"}
+    assert connected.requests.count("create_job") == 20
+    assert connected.requests.count("ask") == 70
