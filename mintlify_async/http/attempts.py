@@ -176,25 +176,12 @@ class _Attempts:
         self.blocked: float | None = None
         self.error: SendError | None = None
 
-<<<<<<< HEAD
-=======
-    @property
-    def waits(self) -> bool:
-        """Whether the call waits for a slot, so that its request has time of its own."""
-        return self.quota is not None and self.quota.mode == "wait"
-
     @property
     def level(self) -> int:
         """The level of the lines about the result. Polls of a wait are many, so they are at DEBUG."""
         is_poll = self.single and self.call.operation.name == "get_job"
         return logging.DEBUG if is_poll else logging.INFO
 
-    @property
-    def seconds(self) -> float:
-        """The limit of the request, in seconds."""
-        return self.call.request_seconds if self.waits else self.call.seconds
-
->>>>>>> h/quota
     async def run(self) -> Job | LiveResponse:
         """Make attempts until one succeeds or none may follow."""
         pause = 0.0
@@ -202,7 +189,7 @@ class _Attempts:
             outcome = await self._attempt(pause)
             if not isinstance(outcome, SEND_ERRORS):
                 self.budget.succeeded()
-                if log.isEnabledFor(logging.INFO):
+                if log.isEnabledFor(self.level):
                     self._log_success(outcome)
                 return outcome
             self.error = outcome
@@ -432,11 +419,6 @@ class _Attempts:
 
     def _log_success(self, outcome: object) -> None:
         """Log one line for the request, whatever number of attempts it took."""
-<<<<<<< HEAD
-=======
-        if not log.isEnabledFor(self.level):
-            return
->>>>>>> h/quota
         result = "the answer begins"
         if isinstance(outcome, Job):
             result = f"job {printable(outcome.id)} is {printable(outcome.status)}"
