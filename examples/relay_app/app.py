@@ -21,7 +21,7 @@ from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, Field
 
-from mintlify_async import MintlifySession, SQLiteStore
+from mintlify_async import Limit, MintlifySession, Quota, SQLiteStore
 from mintlify_async.contrib.relay import MemoryStreamStore, Relay
 
 PAGE = Path(__file__).parent / "page" / "dist"
@@ -80,7 +80,9 @@ def create_app(
         raise SystemExit("RELAY_SECRET is missing: export RELAY_SECRET=$(openssl rand -hex 32), and keep it")
     if not (page / "index.html").exists():
         raise SystemExit(f"{page} is missing: npm --prefix page install && npm --prefix page run build")
-    session = session or MintlifySession()
+    store = SQLiteStore(env.get("CHATS", "chats.sqlite"))
+    # A browser without its cookie is a new user, so IP addresses are counted, too.
+    session = session or MintlifySession(quota=Quota(ask_per_user=Limit(60, per=3600), store=store))
     session.check("assistant")  # the app does not start without its key and domain
     index = (page / "index.html").read_text("utf-8")
     index = index.replace('name="docs-site" content=""', f'name="docs-site" content="{html.escape(site)}"')
@@ -102,7 +104,6 @@ def create_app(
         browser = cookie.partition(".")[0]
         return browser if hmac.compare_digest(cookie.encode(), signed(browser).encode()) else ""
 
-    store = SQLiteStore(env.get("CHATS", "chats.sqlite"))
     options: dict[str, Any] = {"streams": MemoryStreamStore(), "rate": per_address(QUESTIONS), **more}
     relay = Relay(session, secrets=[secret], user=user, store=store, **options)
     app = FastAPI(lifespan=lifespan, openapi_url=None)
