@@ -42,7 +42,6 @@ class InModels:
         raise NotImplementedError
 
     if not TYPE_CHECKING:  # type checkers reject a loop over a value, and ask for its attributes
-
         __iter__ = None  # or Python would iterate over it with __getitem__
 
         def keys(self):
