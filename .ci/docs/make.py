@@ -64,7 +64,9 @@ def command_line_page() -> str:
             parts += [f"### {name} {verb}", command_text(f"mintlify-async {name} {verb}", below)]
         calls = re.findall(r"(?m)^  (.*mintlify-async .*)$", command.epilog or "")
         parts.append("```bash\n" + "\n".join(calls) + "\n```" if calls else "")
-    statuses = [(f"`{status}`", meaning) for status, meaning in TABLES["exit_statuses"].items()]
+    statuses = [
+        (f"`{status}`", meaning.replace("|", "\\|")) for status, meaning in TABLES["exit_statuses"].items()
+    ]
     return paragraphs(*parts, "## Exit statuses", table(("Status", "Meaning"), statuses))
 
 

@@ -1,6 +1,6 @@
 """Reads the code blocks of README and pages. A comment above a block says how it runs.
 
-The comment is ``<!-- block: script -->``. The words after a block's language are a file name, and nothing else.
+The comment is ``<!-- block: script -->``. What stands after a block's language is a file name.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Section:
 def read_sections(folder: Path, file: Path) -> Iterator[Section]:
     """Yield the sections of one Markdown file that have text.
 
-    A file without front matter has its title in the first heading, and its description in the paragraph below.
+    Without front matter, the first heading is the title, and the paragraph below it is the description.
     """
     text = file.read_text(encoding="utf-8-sig")
     front = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)

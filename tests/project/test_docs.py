@@ -16,6 +16,7 @@ from page_blocks import FENCE, ROOT, RUN, Block, blocks_of
 from mintlify_async.cli import exit_status
 from mintlify_async.testing.docs_index import anchor_of
 from tests.support.child_process import child_environment
+from tests.support.github_form import shown_on_github
 from tests.support.page_runner import run_tests, skip_without_modules, write_files
 
 PACKAGE = DOCS.parent
@@ -45,7 +46,7 @@ def test_the_index_names_every_page_once():
 
 
 def test_each_page_begins_with_its_title_and_a_sentence():
-    """The sentence says what the page is for. Searches and ``llms.txt`` show both, so two titles must differ."""
+    """The sentence says what the page is for. Searches and ``llms.txt`` show both, so titles differ."""
     openings = {name: make.opening_of(file.read_text(encoding="utf-8")) for name, file in FILES.items()}
     assert not [name for name, (_, words) in openings.items() if not re.fullmatch(r"\w.{18,158}\.", words)]
     assert len({title for title, _ in openings.values()}) == len(FILES)
@@ -93,6 +94,28 @@ def leads_somewhere(page: str, target: str) -> bool:
 def test_links_lead_somewhere():
     """A link is a path from its page to another file, and a heading of that page."""
     assert not [link for link in dict.fromkeys(links()) if not leads_somewhere(*link)]
+
+
+@pytest.mark.real
+def test_pages_on_github():
+    """Each link and anchor leads somewhere there too, and no mark, tag or brace is left as text."""
+    files = {name: file.read_text(encoding="utf-8") for name, file in FILES.items()}
+    pages = shown_on_github({**files, "README": (ROOT / "README.md").read_text(encoding="utf-8")})
+    left = re.compile(r"[<>{}]|\]\(|\*\*|`|\\[^\w]|:::|\[!|^\w+: \"")
+    marks = {name: [text for text in page["texts"] if left.search(text)] for name, page in pages.items()}
+    assert not {name: texts for name, texts in marks.items() if texts}
+    for name, page in pages.items():
+        place = DOCS / name if name in FILES else ROOT / "README"
+        assert len(page["titles"]) == 1
+        assert name not in FILES or set(page["anchors"]) == anchors(name)
+        for link in page["links"] + page["images"]:
+            path, _, anchor = link.partition("#")
+            if re.match(r"https?://", link):
+                continue
+            file = (place.parent / path).resolve() if path else place.with_suffix(".md").resolve()
+            assert file.exists(), (name, link)
+            if anchor:
+                assert anchor in pages[file.relative_to(DOCS.resolve()).with_suffix("").as_posix()]["anchors"]
 
 
 def test_links_of_the_readme_lead_somewhere():

@@ -88,7 +88,8 @@ def test_links_to_files_become_paths_on_the_site(tmp_path):
     assert (first.path, first.title) == ("/how-to/setup", "Set up")
     assert first.description.strip() == "Install it and set the keys."
     assert first.content == (
-        "Install it and set the keys.\n\nSee [how to log in](/login#by-sso---and-keys), [here](/how-to/setup#keys),"
+        "Install it and set the keys.\n\n"
+        "See [how to log in](/login#by-sso---and-keys), [here](/how-to/setup#keys),"
         " [the start](/), [x](https://a.b/c.md).\nWrite `[x](../login.md)`. ![A picture](/images/a.png)"
     )
 
