@@ -39,8 +39,10 @@ def api_page(page: str) -> str:
     parts: list[str] = []
     for entry in inside:
         advice = TABLES["what_to_do"].get(entry.name, "")
-        parts += [f"## {entry.name}", writer.entry(entry, made_by=TABLES["given"].get(entry.name, ""))]
-        parts.append(f"**What to do:** {advice}" if advice else "")
+        given = TABLES["given"].get(f"{page}.{entry.name}", TABLES["given"].get(entry.name, ""))
+        itself, methods, more = writer.entry(entry, made_by=given).partition("\n\n### ")
+        parts += [f"## {entry.name}", itself, f"**What to do:** {advice}" if advice else ""]
+        parts.append(f"{methods.strip()} {more}" if methods else "")
     if page == "testing":
         parts += ["## pytest fixtures", fixtures(writer)]
     return paragraphs(*parts)

@@ -182,6 +182,17 @@ def test_made_pages_are_up_to_date():
     assert not [file.name for file, text in pages if file.read_text("utf-8") != text], "run `tox -e docs`"
 
 
+def test_each_entry_explains_its_fields():
+    """An entry with arguments has a table of them, and no meaning in it is empty."""
+    texts = [file.read_text(encoding="utf-8") for name, file in FILES.items() if name not in BY_HAND]
+    entries = [entry for text in texts for entry in re.split(r"^##+ ", text, flags=re.MULTILINE)[1:]]
+    calls = {entry.partition("\n")[0]: entry for entry in entries if re.search(r"```py\n[^\n]*\([^)]", entry)}
+    assert len(calls) > 100
+    assert not [name for name, entry in calls.items() if re.search(r"\| +\|$", entry, re.MULTILINE)]
+    classes = {name: entry for name, entry in calls.items() if re.fullmatch(r"[A-Z]\w+", name)}
+    assert not [name for name, entry in classes.items() if "| Meaning |" not in entry]
+
+
 def test_each_error_has_advice_and_a_row():
     """Its meaning alone does not help; a search for its name finds the page."""
     things = {entry.name: entry.thing for entry in make.entries() if isinstance(entry.thing, type)}
