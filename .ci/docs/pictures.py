@@ -31,9 +31,9 @@ from tests.support.child_process import child_environment
 ROOT = Path(__file__).parents[2]
 DOCS = Path(mintlify_async.__file__).parent / "docs"
 IMAGES = DOCS / "images"
-QUESTION = "How do I continue a thread?"
+QUESTION = "How do I send a follow-up to a job?"
 WIDTH = 96
-PAGES = ("explanation/threads-and-keys.md", "explanation/at-most-once.md")
+PAGES = ("how-to/jobs.md",)
 """What the pictured answer is searched in: not all pages, so that the picture changes less often."""
 
 COLUMNS = {"aiohttp": ("aiohttp",), "httpx": ("httpx", "httpx-sse"), "openai": ("openai",)}
