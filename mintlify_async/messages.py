@@ -514,5 +514,5 @@ def _checked(message: Message, where: str) -> Message:
 Question: TypeAlias = str | Message | Mapping[str, Any] | Sequence[str | Message | Mapping[str, Any]]
 """A question: text, a message, a browser's UIMessage dict, or several of those."""
 
-__all__ = ["Message", "MessagePart", "Part", "Question", "Role", "ToolApproval"]
+__all__ = ["MISSING", "Message", "MessagePart", "Part", "Question", "Role", "ToolApproval"]
 __all__ += [cls.__name__ for cls in get_args(MessagePart)]

@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Any, assert_never, assert_type
 
 import mintlify_async as m
+from mintlify_async import events as e
 from mintlify_async import messages as p
 from mintlify_async.jobs.claims import Claim
 from mintlify_async.model.response_info import ResponseInfo
@@ -27,6 +28,10 @@ async def sessions() -> None:
         assert_type(session.with_options(fp="user"), m.MintlifySession)
         assert_type(await session.quota_left("ask"), tuple[QuotaRemaining, ...])
         session.check("ask")  # type: ignore[arg-type]
+
+
+def absence(part: p.ToolPart) -> str:
+    return "it streams" if part.input is p.MISSING or part.output is e.MISSING else str(part.input)
 
 
 async def jobs(session: m.MintlifySession) -> None:

@@ -30,6 +30,9 @@ UNITS = {r"\bbytes\b": "bytes", r"^\w+ \w+ per second": "per second", r"[Ss]econ
 
 LONGEST_LINE = 88
 
+WIRE_MODULES = ("mintlify_async.events", "mintlify_async.messages")
+"""In their classes, a field of one name has one meaning, which stands in the table ``fields`` once."""
+
 
 class Entry(NamedTuple):
     """One public thing under all of its public paths.
@@ -100,6 +103,9 @@ class Writer:
             known = {one.name for one in _parameters(base)} if attrs.has(base) else set[str]()
             parameters = [one for one in _parameters(cls) if one.name not in known]
             parts.append(code(signature(name, parameters, cls.__module__)))
+        if cls.__module__ in WIRE_MODULES:
+            shared = {one.name: TABLES["fields"].get(one.name, "") for one in parameters}
+            docs.arguments = {name: text for name, text in shared.items() if text} | docs.arguments
         parts += [self.text(docs), *self._facts(cls, base)]
         if any(one.name in docs.arguments for one in parameters):
             parts.append(self._arguments(parameters, docs, cls.__module__))
@@ -437,5 +443,5 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape text that would be a component or an expression in MDX."""
-    return re.sub(r"([<{}])", r"\\\1", text)
+    """Escape text that would be HTML."""
+    return text.replace("<", r"\<")

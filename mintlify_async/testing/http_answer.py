@@ -29,7 +29,11 @@ async def let_client_read() -> None:
 
 @frozen
 class Pause:
-    """A pause between two pieces of a body, in seconds."""
+    """A pause between two pieces of a body.
+
+    Args:
+        seconds: How long it is, in seconds.
+    """
 
     seconds: float
 
