@@ -55,7 +55,7 @@ async def test_a_page_shows_the_answer_and_its_sources_and_asks_once(page, servi
     assert await page.get_attribute("li a", "href") == "https://docs.acme.com/quickstart"
     await page.wait_for_timeout(
         3500
-    )  # a browser connects again after three seconds, if nothing closes the stream
+    )  # after three seconds, a browser connects again to a stream that is open
     assert service.requests.count("ask") == 1
 
 
