@@ -33,7 +33,7 @@ DOCS = Path(mintlify_async.__file__).parent / "docs"
 IMAGES = DOCS / "images"
 QUESTION = "How do I continue a thread?"
 WIDTH = 96
-PAGES = ("explanation/threads-and-keys.mdx", "explanation/at-most-once.mdx")
+PAGES = ("explanation/threads-and-keys.md", "explanation/at-most-once.md")
 """What the pictured answer is searched in: not all pages, so that the picture changes less often."""
 
 COLUMNS = {"aiohttp": ("aiohttp",), "httpx": ("httpx", "httpx-sse"), "openai": ("openai",)}
@@ -185,7 +185,7 @@ async def relay_pictures() -> dict[str, bytes]:
 def write() -> None:
     """Write the table and every picture that can be made here."""
     (IMAGES / "terminal.svg").write_text(terminal_picture(), encoding="utf-8")
-    page = DOCS / "explanation" / "speed.mdx"
+    page = DOCS / "explanation" / "speed.md"
     results = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
     (IMAGES / "speed.svg").write_text(speed_picture(results), encoding="utf-8")
     text = with_speed_table(page.read_text(encoding="utf-8"), speed_table(results))

@@ -437,5 +437,5 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape text that would be a component or an expression in MDX."""
-    return re.sub(r"([<{}])", r"\\\1", text)
+    """Escape text that would be HTML."""
+    return text.replace("<", r"\<")

@@ -54,7 +54,7 @@ async def test_the_programs_print_what_is_shown(tmp_path):
 def tutorial() -> list[tuple[Block, str]]:
     """Return the tutorial's files, each with the output that the page shows for it."""
     found: list[tuple[Block, str]] = []
-    for block in blocks_of(DOCS / "tutorial.mdx"):
+    for block in blocks_of(DOCS / "tutorial.md"):
         if block.title:
             found.append((block, ""))
         elif block.language == "text":
@@ -84,7 +84,7 @@ async def test_each_command_exists():
 @pytest.mark.real
 async def test_the_test_in_node(tmp_path):
     """The page's test passes in node."""
-    shown = {block.language: block.text for block in blocks_of(DOCS / "how-to" / "other-languages.mdx")}
+    shown = {block.language: block.text for block in blocks_of(DOCS / "how-to" / "other-languages.md")}
     if shutil.which("node") is None:
         pytest.skip("node is not installed")
     (tmp_path / "page.test.mjs").write_text(shown["js"], encoding="utf-8")
