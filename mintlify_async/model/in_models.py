@@ -89,9 +89,8 @@ def schema_of(kind: Any) -> dict[str, Any]:
         return object_schema(properties, [field.wire for field in fields if field.required])
     if get_origin(kind) is tuple:
         return {"type": "array", "items": _PART}
-    options: tuple[Any, ...] = (kind, *get_args(kind))
-    if any(get_origin(option) is Literal for option in options):  # words, or words and str
-        kind = str
+    if get_origin(kind) is Literal or any(get_origin(option) is Literal for option in get_args(kind)):
+        kind = str  # some words, or any
     return dict(_JSON_TYPES.get(kind, {}))
 
 
