@@ -1,4 +1,4 @@
-"""In CI, after each merge, an agent job updates the documentation for the change of the code.
+"""In CI, after each merge, an agent job updates the documentation for the diff.
 
 It reads the newest commit, a merge commit or a squashed change. A commit has one job. A re-run of the
 workflow creates no second job, because the ledger file in the cache has the commit. On GitHub:

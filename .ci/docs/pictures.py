@@ -38,7 +38,7 @@ PAGES = ("how-to/jobs.md",)
 
 COLUMNS = {"aiohttp": ("aiohttp",), "httpx": ("httpx", "httpx-sse"), "openai": ("openai",)}
 ROWS = {
-    "burst": "processor time per event, when a whole answer of 55 KB arrives at once",
+    "burst": "CPU time per event, 55 KB answer in one piece",
     "live": "instructions per event, each alone in its packet",
     "first": "instructions until the first event",
     "request-get": "instructions of a request that reads a job",

@@ -64,7 +64,7 @@ class ConversationSettings:
         check_number(self.max_messages, "max_messages", 1, whole=True, none=True)
         if self.store is not None and self.id is not None and self.owner is None and self.fp == ANONYMOUS:
             raise ConfigurationError(
-                "a conversation with store= and id= needs owner= or fp=; without, all users would share it",
+                "a conversation with store= and id= needs owner= or fp=; otherwise all users would share it",
                 field="owner",
             )
 

@@ -108,7 +108,7 @@ class JobHandle:
         """Wait until the job has ended, and return its record. Polls at least once.
 
         After a follow-up, a final status must belong to that follow-up. It is returned if the poll that read
-        it started at least ``PollPolicy.settle_seconds`` (60) after the follow-up was sent.
+        it started at least ``PollPolicy.settle_seconds`` (60) after the follow-up was answered.
 
         Args:
             timeout: Limits the complete wait, in seconds. None sets no limit. One last poll starts at the
@@ -120,8 +120,8 @@ class JobHandle:
             JobTimeoutError: The timeout has passed. If a final status was seen, ``certain_in`` is the time
                 after which a poll accepts it. If polls failed, ``error`` is the last one's error.
             AuthenticationError: 401. Other refusals, such as 403, also end the wait immediately.
-            NotFoundError: The job does not exist. Tolerated for 30 s after its creation, and
-                of a job that was seen before like an outage.
+            NotFoundError: The job does not exist. For 30 s after the job was created, a 404 does not end the
+                wait. Later, a 404 of a job that was found before counts as an outage.
             APIConnectionError: The service could not be reached for five minutes, in this wait or at the end
                 of several short ones. The same limit applies to ``RateLimitError``, ``ServerError`` and
                 ``UnexpectedResponseError``.
@@ -305,10 +305,10 @@ def _note_poll(observation: Observation | None, look: Look) -> None:
 
 
 class Turn(JobHandle):
-    """A follow-up: a handle whose waits end with this turn's own result, or a newer one's.
+    """The handle of a follow-up. ``wait()`` returns the result of this follow-up, or of a later one.
 
-    Until that result was seen, its :attr:`~JobHandle.ref` says when the follow-up was sent, so that another
-    process waits for it as well.
+    Its :attr:`~JobHandle.ref` contains the time of the follow-up until a poll has returned that result, so
+    that another process also waits for it.
     """
 
     __slots__ = ()

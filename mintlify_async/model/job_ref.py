@@ -81,8 +81,8 @@ class JobRef:
         created: When the job was created, if it was created by the process that made this reference, or
             None. A 404 is tolerated for 30 s after it.
         sent: When the newest follow-up was sent, if its result was not seen yet; else None.
-        was_final: Whether the job was seen with a final status: before that follow-up was sent, or, without
-            one, when this reference was made.
+        was_final: True if a poll had returned a final status before the follow-up was sent. Without a
+            follow-up: before this reference was made.
         end: The final status that polls have shown since the follow-up, or None.
         failing: Since when no poll of a wait has succeeded, or None.
 

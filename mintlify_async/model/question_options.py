@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import attrs
@@ -12,6 +14,8 @@ from ..checks import check_object, check_optional_text, check_text
 from ..errors import ConfigurationError, printable
 from .json_text import as_object
 from .wire_value import EMPTY, WireValue, read_argument
+
+log = logging.getLogger("mintlify_async")
 
 _CONTEXT_TYPES: Final = ("code", "textSelection")
 
@@ -94,9 +98,10 @@ class SearchFilter(WireValue):
     Args:
         version: The documentation's version, or None.
         language: The language, or None.
-        groups: User groups whose pages may be used. If it is empty, the pages of all groups may be used.
-            Groups decide which pages a user may see. Take them from your own sign-in, never from a web page
-            or a language model.
+        groups: User groups whose pages may be used. What the assistant does without groups is not
+            documented. The service's search and page operations then use only public pages, on a protected
+            deployment. Try it on your own site before you rely on it. Groups decide which pages a user may
+            see. Only your program sets them, from its own sign-in: never a web page or a language model.
 
     Raises:
         ConfigurationError: A field has another type.
@@ -121,12 +126,15 @@ class SearchFilter(WireValue):
         Raises:
             ConfigurationError: It is not such an object, or has a field of another name.
         """
-        unknown_names = sorted(set(as_object(wire) or ()) - {field.name for field in attrs.fields(cls)})
+        unknown_names = sorted(set(as_object(wire) or ()) - _FILTER_NAMES)
         if unknown_names:  # a misspelt name would search everything
             raise ConfigurationError(
                 f"filter has no field {unknown_names[0]!r}", field=f"filter.{unknown_names[0]}"
             )
         return read_argument(cls, wire, "filter")
+
+
+_FILTER_NAMES: Final = {field.name for field in attrs.fields(SearchFilter)}
 
 
 def filter_fields(value: SearchFilter | Mapping[str, Any]) -> dict[str, Any]:
@@ -135,4 +143,18 @@ def filter_fields(value: SearchFilter | Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigurationError: It is something else.
     """
-    return check_object(value.to_wire() if isinstance(value, SearchFilter) else value, "filter")
+    if isinstance(value, SearchFilter):
+        return check_object(value.to_wire(), "filter")
+    fields = check_object(value, "filter")
+    for name in sorted(fields.keys() - _FILTER_NAMES):
+        _tell_unknown(name)
+    return fields
+
+
+@lru_cache(maxsize=16)
+def _tell_unknown(name: str) -> None:
+    """Log once that a field is not of this version: it may be new, or misspelt."""
+    known = ", ".join(sorted(_FILTER_NAMES))
+    log.warning(
+        "filter: %s is sent, but this version does not know it; it knows %s", printable(repr(name), 40), known
+    )

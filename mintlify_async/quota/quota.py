@@ -55,9 +55,9 @@ LONGEST_WAIT_MARGIN: Final = 1.0
 counted when they are taken and the service counts when requests arrive, so two waves need some distance."""
 
 SHORTEST_SLEEP: Final = 0.005
-RECHECK_SECONDS: Final = 30.0
-"""Seconds after which a call with a long wait asks the store again: another process may have given a slot
-back, or have ended a block."""
+LONGEST_SLEEP: Final = 30.0
+"""A waiting call asks the store again within this many seconds: another process may have given a slot back,
+or have ended a block."""
 
 
 class Lease:
@@ -138,7 +138,9 @@ class Lease:
                     line.opens_at = time() + wait
                     if line.opens_at >= deadline:
                         raise _limited(refusal, limited_by) from refusal.__cause__
-                    await line.sleep(time() + (wait if wait < 2 * RECHECK_SECONDS else RECHECK_SECONDS))
+                    # A look within the margin would take the slot too early.
+                    is_last = wait <= LONGEST_SLEEP
+                    await line.sleep(time() + (wait if is_last else LONGEST_SLEEP - LONGEST_WAIT_MARGIN))
             finally:
                 line.leave()
 

@@ -28,8 +28,9 @@ class Edit:
         text: The message's complete text now: never empty, no longer than the limit, no code block left open.
         delta: The text to append to the message, for services that can append; never empty. The deltas of a
             complete message together are its text.
-        final: Whether this message is complete. If a pause of the answer showed all of a message before its
-            end was known, it gets no final edit. Then the next index, or the end, completes it.
+        final: Whether this message is complete. If the full text was already shown during a pause, no edit
+            with ``final=True`` follows. The message is complete when the next *index* appears or the loop
+            ends.
     """
 
     index: int
@@ -47,7 +48,7 @@ def split_markdown(text: str, limit: int) -> list[str]:
             because a message repeats the marks of quotes and code blocks.
 
     Returns:
-        The messages, in order. None is empty. Each ends at the best place in its last third: between
+        The messages, in order. No message is empty. Each ends at the best place in its last third: between
         paragraphs, else between lines, else between words outside of links, code and bold text. A code block
         that is split is closed in one message and opened again in the next. A message that starts inside a
         quote repeats its marks, and one that starts inside a list item leaves out the item's indentation.

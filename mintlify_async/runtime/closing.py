@@ -9,6 +9,6 @@ class NothingToClose:
     """A store that holds nothing open between two calls."""
 
     async def close(self) -> None:
-        """Do nothing, because nothing stays open between two calls. The records stay and can be used."""
+        """Nothing needs to be closed; the method exists so that all stores have it. The records stay."""
 
     aclose = close

@@ -36,8 +36,7 @@ class RetryPolicy:
         attempts: Sends in total, the first included. 1 turns retrying off.
         base: Longest first delay, in seconds. Doubles with each failure.
         cap: Longest delay of our own, in seconds.
-        pause_after_429: Added to the delay after a 429 that does not say how long to wait, in seconds, so
-            that the next attempt does not meet the same limit.
+        pause_after_429: Extra seconds of pause after a 429 without ``Retry-After``.
         retry_after_cap: Longest pause that the service may ask for, in seconds. A
             longer ``Retry-After`` ends the retrying immediately. It is never shortened.
         resend_questions: Also send a question again, before its first byte, when the

@@ -25,10 +25,10 @@ class SQLiteStore(SQLStore):
 
     A step is on the disk when it returns. It raises :class:`~mintlify_async.errors.StateError` when the file
     cannot be used, when another process locks it for 10 s, and when another version of this package wrote it.
-    It uses this computer's time. While the clock is ahead, records with *keep* cannot be seen, and slots are
-    free early. When the clock is right again, the records are back, because they are deleted only 30 days
-    after they expired. A slot, a block or a claim from that time then counts as one of the present, from the
-    first step that reads it.
+    It uses this computer's time. If the clock is wrong and ahead, records with *keep* disappear and slots
+    become free too early. They reappear when the clock is corrected: expired records are deleted only after
+    30 days. A slot, a block or a claim from that time then counts as one of the present, from the first
+    step that reads it.
 
     Do not fork a process while a step runs, because the file is then locked forever for the child. Start
     worker processes with the start method ``spawn``, or before the first call.

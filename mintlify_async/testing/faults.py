@@ -108,7 +108,7 @@ class Raw(Fault):
         Raw([b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na", 7.0, b"b"])
 
     Args:
-        parts: Bytes or texts, each sent with its own write. A number is a pause, in seconds.
+        parts: Bytes, texts, events or dicts, each sent with its own write. A number is a pause, in seconds.
         how: The end of the connection, one of ``fin``, ``rst`` and ``hang``.
     """
 

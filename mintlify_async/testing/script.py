@@ -236,7 +236,7 @@ class Script:
             links = [(None, one) if isinstance(one, str) else one for one in sources]
             content = Content(text=text or "", sources=links, error=error)
         if sum(one is not None for one in (content, events, options.get("body"))) > 1:
-            raise ConfigurationError("give text, sources and error, or events, or body", field="body")
+            raise ConfigurationError("pass either text/sources/error, or events, or body", field="body")
         if content is not None and options.get("status") is not None:
             raise ConfigurationError("a status replaces the answer: give no text with it", field="status")
         if pause is not None and (options.get("status") is not None or options.get("body") is not None):

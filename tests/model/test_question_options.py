@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.model.question_options import ContextItem, SearchFilter
+from mintlify_async.model.question_options import ContextItem, SearchFilter, filter_fields
 
 
 def test_context_items() -> None:
@@ -55,3 +55,13 @@ def test_wrong_filters_name_the_field(wire: object, field: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         SearchFilter.from_wire(wire)
     assert caught.value.field == field
+
+
+def test_a_name_of_no_field_is_told_once(caplog) -> None:
+    """A misspelt name in a dict limits nothing. It is sent, and logged once: the service may know it."""
+    for _ in range(3):
+        assert filter_fields({"group": ["staff"], "version": "v2"}) == {"group": ["staff"], "version": "v2"}
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "filter: 'group' is sent, but this version does not know it; it knows groups, language, version"
+    )

@@ -247,6 +247,20 @@ async def test_a_slot_given_back_in_another_process_is_found():
 # ------------------------------------------------------------------ refusals of the service
 
 
+@pytest.mark.parametrize("pause", [35, 59, 61, 600])
+async def test_a_call_of_another_process_sees_the_end_of_a_block_within_half_a_minute(time, pause):
+    """However long the pause was to be: nothing but the store tells another process that it is over."""
+    store = MemoryStore()
+    here, there = (Quota(mode="wait", store=store) for _ in range(2))
+    await here.block("create_job", ACME, pause)
+    waiting = start(there)
+    await asyncio.sleep(1)
+    await here.unblock("create_job", ACME)
+    began = time.time()
+    await waiting
+    assert time.time() - began <= 30
+
+
 async def test_a_429_stops_everybody_who_shares_the_limit():
     """One session was refused for 30 s: so is another on the same store; other projects go on."""
     store = MemoryStore()

@@ -109,7 +109,8 @@ class Relay:
         max_concurrent: How many answers may run at the same time in this process. For the next request, the
             relay ends an answer without a browser. If there is none, the request gets 503. One IP address may
             have a quarter.
-        max_per_user: How many answers may run at the same time for one user. The next request gets 429. An
+        max_per_user: How many answers may run at the same time for one user. The next request gets 429; with
+            *streams*, an answer of the user that no browser reads is stopped instead, if there is one. An
             answer runs until *on_end* has returned.
 
     Raises:

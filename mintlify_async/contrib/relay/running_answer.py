@@ -59,7 +59,7 @@ class RelayedAnswer:
             when the user pressed Stop or closed the page or, with ``streams``, stayed away; ``interrupted``
             when the app was shut down.
         user: The user's id, as your ``user`` function returned it.
-        chat_id: The id that the page gave the chat, or None. It is not checked.
+        chat_id: The id that the page gave the chat, or None. Its form is checked, not whose chat it is.
         question: The messages that were sent to the service, as JSON objects.
         message: The answer or the partial answer. None if nothing arrived.
         thread: The thread at the service, with its key, or None.
