@@ -386,8 +386,8 @@ class MintlifySession:
 
         Args:
             operation: The operation.
-            fp: A user, for the rest of his ``ask_per_user``. By default, that limit is left out, unless the
-                session has an ``fp``.
+            fp: A user, whose rest of ``ask_per_user`` is included. By default, that limit is left out,
+                unless the session has an ``fp``.
 
         Raises:
             ConfigurationError: *operation* is not one of the three, or its project, domain or key is missing,

@@ -40,7 +40,7 @@ class RetryPolicy:
         retry_after_cap: Longest pause that the service may ask for, in seconds. A
             longer ``Retry-After`` ends the retrying immediately. It is never shortened.
         resend_questions: Also send a question again, before its first byte, when the
-            connection was lost after sending or the service answered 5xx. Each costs quota.
+            connection was lost after sending or the service answered 5xx. Each costs credits.
         budget: How many retries a session may make in a row. Each retry takes one, each
             success gives back a tenth, so that a failing service is not flooded.
         within: How long after the call its last attempt may start, in seconds, or None for no limit. A quota

@@ -13,7 +13,7 @@ class Timeouts:
 
     Args:
         connect: DNS lookup, connecting and TLS together, for one attempt.
-        request: An agent request in all: quota, every attempt, the pauses between
+        request: An agent request in all: every attempt, the pauses between
             them, and the answer's body.
         first_event: From sending a question until the assistant's first event.
         idle: The longest silence in an answer after its first event, or None for no limit. It
