@@ -1,4 +1,4 @@
-"""A FastAPI app that streams the assistant's answers and creates agent jobs.
+"""A FastAPI app that streams the assistant's answers and creates agent jobs. Each user has a share.
 
 pip install mintlify-async fastapi uvicorn
 mintlify-async serve            # prints `export` lines; or set your own keys, project and domain
@@ -6,6 +6,7 @@ uvicorn fastapi_app:app         # then open http://127.0.0.1:8000/docs
 """
 
 import logging
+import math
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, cast
@@ -13,15 +14,18 @@ from typing import Annotated, cast
 from fastapi import Body, Depends, FastAPI, Header, Path, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from mintlify_async import Job, MintlifyError, MintlifySession, Reply, SQLiteStore, StreamError
+from mintlify_async import Job, Limit, MintlifyError, MintlifySession, Quota, Reply, SQLiteStore, StreamError
 from mintlify_async.errors import ConfigurationError, NotFoundError, QuotaExceededError, RateLimitError
 
+SHARE = Limit(20, per=3600)
 log = logging.getLogger("uvicorn.error")
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-    async with MintlifySession(ledger=SQLiteStore("jobs.sqlite")) as app.state.session:
+    store = SQLiteStore("jobs.sqlite")
+    quota = Quota(ask_per_user=SHARE, store=store)
+    async with MintlifySession(ledger=store, quota=quota) as app.state.session:
         app.state.session.check()  # the app does not start without its settings, and the error names them
         yield
 
@@ -33,7 +37,12 @@ def the_session(request: Request) -> MintlifySession:
     return cast("MintlifySession", request.app.state.session)
 
 
+def the_user(request: Request) -> str:
+    return request.client.host if request.client else "unknown"  # with accounts: the user's id
+
+
 Session = Annotated[MintlifySession, Depends(the_session)]
+User = Annotated[str, Depends(the_user)]
 Key = Annotated[str, Header(alias="Idempotency-Key")]
 
 
@@ -43,15 +52,17 @@ async def refused(request: Request, error: Exception) -> JSONResponse:
         return JSONResponse({"error": str(error)}, 422)  # an error in another field is the app's own
     if isinstance(error, NotFoundError) and error.operation == "get_job":
         return JSONResponse({"error": "no such job"}, 404)
+    later = {"Retry-After": str(math.ceil(getattr(error, "retry_after", None) or 60))}
+    if isinstance(error, QuotaExceededError) and error.limit == "ask_per_user":
+        return JSONResponse({"error": "you have asked too many questions"}, 429, later)
     log.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
-    if isinstance(error, RateLimitError | QuotaExceededError):
-        later = {"Retry-After": f"{error.retry_after or 60:.0f}"}
+    if isinstance(error, RateLimitError | QuotaExceededError):  # the limits that all users share
         return JSONResponse({"error": "too many requests"}, 503, later)
     return JSONResponse({"error": "the documentation service gave no usable answer"}, 502)
 
 
-async def opened(q: str, session: Session) -> AsyncIterator[Reply]:
-    async with session.ask(q) as reply:  # a refusal is raised here, in time for a status
+async def opened(q: str, user: User, session: Session) -> AsyncIterator[Reply]:
+    async with session.ask(q, fp=user) as reply:  # a refusal is raised here, in time for a status
         yield reply  # closed when the answer is sent, or the client disconnects
 
 

@@ -224,13 +224,20 @@ def check_function(value: object, name: str) -> None:
         )
 
 
-def check_store(store: object, name: str) -> None:
-    """Refuse a value that is neither None nor a store, such as a path or a class.
+def check_store(store: object, name: str, *, none: bool = True) -> None:
+    """Refuse a value that is no store, such as a path or a class.
+
+    Args:
+        store: The value.
+        name: The field's name, for the error.
+        none: Whether None is allowed.
 
     Raises:
         ConfigurationError: *store* is no store.
     """
     expectation = "a store such as SQLiteStore('mintlify.sqlite')"
+    if store is None and not none:
+        raise ConfigurationError(f"{name} must be {expectation}, not None", field=name)
     _check_members(store, name, ("read", "write", "take"), expectation)
 
 

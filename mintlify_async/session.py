@@ -26,6 +26,7 @@ from .model.thread import Thread
 from .model.wire_value import MISSING, Missing, load_converter
 from .protocol.calls import AskOptions, ask_call, create_job_call
 from .runtime.caller import caller
+from .runtime.log_fields import log_fields
 from .runtime.recordings import Recordings
 from .settings.api_keys import KeySource
 from .settings.assumptions import Assumptions
@@ -256,7 +257,11 @@ class MintlifySession:
                 try:
                     on_created(handle)
                 except BaseException:
-                    log.warning("on_created failed; the job was created and keeps running: %s", handle.ref)
+                    log.warning(
+                        "on_created failed; the job was created and keeps running: %s",
+                        handle.ref,
+                        extra=log_fields("run_job", job_id=handle.id),
+                    )
                     raise
             return await wait_for_own(JobHandle(whole, state), timeout, check=check)
 

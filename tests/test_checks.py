@@ -6,6 +6,7 @@ import math
 from contextlib import contextmanager
 from datetime import date
 from functools import partial
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -13,9 +14,11 @@ import pytest
 from mintlify_async import (
     ConfigurationError,
     ContextItem,
+    Ledger,
     MemoryStore,
     Message,
     MintlifySession,
+    Quota,
     SearchFilter,
     Thread,
 )
@@ -230,8 +233,19 @@ async def test_a_verb_refuses_a_wrong_object(service, session):
 def test_redis_stores_refuse_what_is_no_client():
     """An address, or a client that does not await."""
     redis = pytest.importorskip("redis")
-    from mintlify_async.contrib.redis import RedisStore
+    from mintlify_async.contrib.redis import RedisStore, RedisStreamStore
 
-    for wrong in ("redis://:secret@host/0", redis.Redis()):
-        with refused("client", "^client"):
-            RedisStore(wrong)
+    for wrong in ("redis://:secret@host/0", redis.Redis(), redis.asyncio.Redis, None, 3, MemoryStore()):
+        for store in (RedisStore, RedisStreamStore):
+            with refused("client", "^client"):
+                store(wrong)
+
+
+def test_a_ledger_and_a_quota_refuse_what_is_no_store_and_no_address():
+    """A path, a class or None as the store is refused at once, and not by the first step."""
+    for wrong in ("jobs.sqlite", Path("jobs.sqlite"), 3, None, MemoryStore):
+        with refused("store", "^store must be a store such as"):
+            Ledger(wrong)
+    for wrong in (3, None, ["203.0.113.7"], b"203.0.113.7"):
+        with refused("address", "^address must be a string"):
+            Quota(address=wrong)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import logging
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+import mintlify_async
 from mintlify_async import Limit, MemoryStore, NotFoundError, Quota, RetryPolicy, SQLiteStore, StateError
 from mintlify_async.runtime import slow_steps
 from mintlify_async.storage import sqlite_file
@@ -58,6 +62,117 @@ async def test_records_have_fields_and_polls_are_at_debug(service, virtual, sess
     polls = [record for record in records if record.operation == "get_job"]
     assert polls
     assert {(record.levelno, record.job_id) for record in polls} == {(logging.DEBUG, job.id)}
+
+
+ABOUT_NO_REQUEST = [
+    "filter: %s is sent",  # once for each name
+    "the service announces",  # once for each text
+    "%s$",  # a flaw of aiohttp's version; a turn that was not saved
+    "the quota's store can",
+    "the recording %s ends here",
+    "%s: the disk is slow",
+    "a request has no IP address",
+    "an answer on another worker",
+    "other workers cannot read an answer",
+    "the stream store cannot be used",
+    "the app shuts down",
+    "the user hook must return",
+    "a page's %s is refused",  # by the relay: nothing was asked
+    "a conversation cannot be read",
+]
+
+
+def lines_without_fields() -> Iterator[str]:
+    """Yield the texts of the package's log lines that have no fields."""
+    folder = Path(mintlify_async.__file__).parent
+    levels = ("debug", "info", "warning", "error", "exception", "log")
+    functions = {"logged_if_slow", *(f"log.{level}" for level in levels)}
+    for path in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.Call) or ast.unparse(node.func) not in functions:
+                continue
+            if {"extra", "fields"} & {keyword.arg for keyword in node.keywords}:
+                continue
+            texts = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
+            yield next((text for text in texts if isinstance(text, str)), ast.unparse(node)) + "$"
+
+
+def test_every_line_about_a_request_has_fields():
+    """A line without fields is about a store, a setting or a page, and stands in the list."""
+    lines = list(lines_without_fields())
+    assert [line for line in lines if not line.startswith(tuple(ABOUT_NO_REQUEST))] == []
+    assert [start for start in ABOUT_NO_REQUEST if not any(line.startswith(start) for line in lines)] == []
+
+
+def field_of(caplog: pytest.LogCaptureFixture, start: str, *names: str) -> tuple[object, ...]:
+    """Return fields of the one record whose text begins with *start*."""
+    [record] = [record for record in caplog.records if record.getMessage().startswith(start)]
+    return tuple(getattr(record, name) for name in names)
+
+
+async def test_lines_about_jobs_name_the_job(service, session, virtual, caplog):
+    """A failed hook, a wait that was cancelled, and a create that was cancelled after it was sent."""
+    handles = []
+
+    def fail(handle):
+        handles.append(handle)
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        await session.run_job("x", on_created=fail)
+    names = ("operation", "job_id")
+    assert field_of(caplog, "on_created failed", *names) == ("run_job", handles[0].id)
+    waiting = asyncio.create_task(session.run_job("x"))
+    await asyncio.sleep(1)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    (operation, job_id) = field_of(caplog, "run_job was cancelled", *names)
+    assert (operation, job_id) == ("run_job", "job_2")
+    service.script.create_job(delay=50.0)
+    creating = asyncio.create_task(session.create_job("x"))
+    await asyncio.sleep(1)
+    creating.cancel()
+    await asyncio.wait([creating])
+    assert field_of(caplog, "create_job was cancelled", *names) == ("create_job", None)
+
+
+async def test_lines_about_dedupe_keys_have_the_operation(service, virtual, caplog):
+    """A wait for another call's request, and a result that the store does not take."""
+    caplog.set_level(logging.INFO, logger="mintlify_async")
+    store = MemoryStore()
+    service.script.create_job(delay=2.0)
+    async with service.session(ledger=store) as one, service.session(ledger=store) as two:
+        first = asyncio.create_task(one.create_job("x", dedupe_key="key"))
+        await asyncio.sleep(1)
+        await two.create_job("x", dedupe_key="key")
+        await first
+        assert field_of(caplog, "waiting up to", "operation", "job_id") == ("create_job", None)
+        service.script.create_job(delay=2.0)
+        third = asyncio.create_task(one.create_job("x", dedupe_key="third"))
+        await asyncio.sleep(1)
+        store.write = refuse
+        await third
+        await asyncio.sleep(100)
+    line = "create_job with dedupe_key 'third': job_2 is not recorded yet"
+    assert field_of(caplog, line, "operation", "job_id") == ("create_job", "job_2")
+    line = "create_job with dedupe_key 'third': job_2 was not recorded;"
+    assert field_of(caplog, line, "operation", "job_id") == ("create_job", "job_2")
+
+
+async def refuse(*_: object, **__: object) -> bool:
+    raise StateError("the disk is full")
+
+
+async def test_an_observer_that_fails_has_a_line_with_the_operation(service, caplog):
+    """From the beginning, and later."""
+
+    class Failing:
+        def start(self, operation, attributes):
+            raise RuntimeError("no")
+
+    async with service.session(observer=Failing()) as session:
+        await session.create_job("x")
+    assert field_of(caplog, "the session's observer failed", "operation") == ("create_job",)
 
 
 async def test_fields_of_the_programs_own_records_stay(service, session, caplog):
@@ -141,7 +256,7 @@ async def test_a_long_wait_has_a_line_after_five_seconds(wait, line, virtual, ca
     async with LocalService() as service:
         start, waiting = virtual.now(), asyncio.create_task(wait(service))
         await asyncio.sleep(5.1)
-        assert line in [record.getMessage() for record in caplog.records]
+        assert field_of(caplog, line, "operation") == (line.split(":")[0] if ":" in line else "ask",)
         await waiting
         assert virtual.now() - start >= 45
 

@@ -13,15 +13,20 @@ import builtins
 import contextlib
 import weakref
 from collections.abc import AsyncGenerator, MutableMapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 from ..errors import StateError
+from ..runtime.log_fields import log_fields
 from ..runtime.recordings import KeptStep
 from ..runtime.slow_steps import logged_if_slow
 from ..runtime.tasks import running_loop
 
 STEPS_APART: Final = 5.0
 """Seconds after the end of a task that did not fail until a turn that nobody reads on is abandoned."""
+
+_BEHIND_ANOTHER: Final = "a question waits for another turn of its conversation to end"
+_fields: Final = partial(log_fields, "ask")
 
 Key = tuple[int, str, str]  # the id() of the store, the owner, the conversation's id
 
@@ -88,7 +93,9 @@ class TurnLock:
             )
         self._waiting += 1
         try:
-            with logged_if_slow("a question waits for another turn of its conversation to end"):
+            with logged_if_slow(
+                "a question waits for another turn of its conversation to end", fields=_fields
+            ):
                 await self._lock.acquire()
         finally:
             self._waiting -= 1
@@ -104,7 +111,7 @@ class TurnLock:
     async def _last_save(self, *, ignore_error: bool) -> None:
         if self.saving is None:
             return
-        with logged_if_slow("a question waits until the turn before is saved"):
+        with logged_if_slow("a question waits until the turn before is saved", fields=_fields):
             await (self.saving.ended() if ignore_error else self.saving.result())
         self.saving.report()
         self.saving = None

@@ -131,6 +131,7 @@ class _Attempts:
     """The attempts to send one call.
 
     Attributes:
+        name: The operation's name.
         waits: Whether the call waits for a slot, so that its request has time of its own.
         seconds: The limit of the request, in seconds.
         deadline: When the request must have ended, by the loop's time. In the mode ``"wait"`` of the quota,
@@ -161,6 +162,7 @@ class _Attempts:
         self.transport = resources.transport
         self.recordings = resources.recordings
         self.call = call
+        self.name = call.operation.name
         self.sending = sending
         self.observation = observation
         self.single = single
@@ -179,7 +181,7 @@ class _Attempts:
     @property
     def level(self) -> int:
         """The level of the lines about the result. Polls of a wait are many, so they are at DEBUG."""
-        is_poll = self.single and self.call.operation.name == "get_job"
+        is_poll = self.single and self.name == "get_job"
         return logging.DEBUG if is_poll else logging.INFO
 
     async def run(self) -> Job | LiveResponse:
@@ -225,7 +227,7 @@ class _Attempts:
         self.answered = False
         began = asyncio.get_running_loop().time()
         try:
-            with logged_if_slow(_NO_ANSWER, self.call.operation.name, SECONDS, self.number):
+            with logged_if_slow(_NO_ANSWER, self.name, SECONDS, self.number, fields=self._fields):
                 return await self._exchange(key, began)
         except BaseException as error:
             if slot is not None and self.sending.sent_at is None:
@@ -296,7 +298,7 @@ class _Attempts:
     async def _key_and_slot(self, pause: float) -> tuple[Secret, Lease | None]:
         if pause:
             await asyncio.sleep(pause)
-        with logged_if_slow(_NOT_READY, self.call.operation.name):
+        with logged_if_slow(_NOT_READY, self.name, fields=self._fields):
             key = await self._key()
             return key, await self._slot(key)
 
@@ -353,7 +355,8 @@ class _Attempts:
         if not slot.may_be_taken:
             return
         failure = "a slot of the quota could not be given back"
-        await self.recordings.insist(slot.refund, failure, self.sending.patience(CLEAN_UP_SECONDS))
+        patience = self.sending.patience(CLEAN_UP_SECONDS)
+        await self.recordings.insist(slot.refund, failure, patience, self._fields())
 
     def _limit(self, now: float) -> AttemptLimit:
         """Return the limit on an attempt that begins *now*."""
@@ -377,7 +380,11 @@ class _Attempts:
                 await self.transport.unless_closed(block)
         except Exception as error:  # the refusal itself says more
             why = str(error) or "the quota's store did not answer in time"
-            log.warning("a refusal of the service could not be recorded for other calls: %s", why)
+            log.warning(
+                "a refusal of the service could not be recorded for other calls: %s",
+                why,
+                extra=self._fields(),
+            )
             return None
         return (wait or FIRST_BLOCK) if self.waits and self.call.operation.costs else None
 
@@ -392,7 +399,10 @@ class _Attempts:
         if self.blocked is not None:  # the quota's line is the pause, and it has limits of its own
             self.sent_back += 1
             log.warning(
-                "%s waits for a slot again, because the service refused it: %s", self.call.operation, error
+                "%s waits for a slot again, because the service refused it: %s",
+                self.name,
+                error,
+                extra=self._fields(error),
             )
             return 0.0
         pause = self.options.retry.delay(
@@ -426,19 +436,18 @@ class _Attempts:
         log.log(
             self.level,
             "%s: %s (%d ms, attempts: %d)",
-            self.call.operation.name,
+            self.name,
             result,
             seconds * 1000,
             self.number,
             extra=self._fields(outcome.raw if isinstance(outcome, Job) else None),
         )
 
-    def _fields(self, answer: object, id: str | None = None) -> dict[str, object]:
+    def _fields(self, answer: object = None, id: str | None = None) -> dict[str, object]:
         """Return the fields of a log record, with *id*, or else the request id of *answer* or an error."""
-        job_id = self.call.job_id or self.sending.job_id
         return log_fields(
-            self.call.operation.name,
-            job_id=None if job_id is None else printable(job_id),
+            self.name,
+            job_id=self.call.job_id or self.sending.job_id,
             request_id=id or getattr(answer, "request_id", None),
             attempt=self.number,
         )
@@ -469,8 +478,8 @@ class _Attempts:
             observation.event("attempt", {name: fact for name, fact in facts.items() if fact is not None})
 
     def _note_retry(self, pause: float) -> None:
-        name, fields = self.call.operation.name, self._fields(self.error)
-        log.info("%s failed, attempt %d; again in %.1f s", name, self.number, pause, extra=fields)
+        fields = self._fields(self.error)
+        log.info("%s failed, attempt %d; again in %.1f s", self.name, self.number, pause, extra=fields)
         if self.observation is not None:
             self.observation.event("retry", {"attempt": self.number, "delay": pause})
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from ..runtime.log_fields import log_fields
 from ..settings.options import Fact, Observation, Observer
 
 if TYPE_CHECKING:
@@ -21,28 +22,31 @@ def begin_observation(observer: Observer | None, operation: str, **facts: Fact |
     if observer is None:
         return None
     try:
-        return _Guarded(observer.start(operation, {k: fact for k, fact in facts.items() if fact is not None}))
+        known_facts = {name: fact for name, fact in facts.items() if fact is not None}
+        return _Guarded(observer.start(operation, known_facts), operation)
     except Exception:
-        log.exception(_FAILED)
+        log.exception(_FAILED, extra=log_fields(operation))
         return None
 
 
 _FAILED = "the session's observer failed"
 
 
-def _guard(step: Callable[..., object], *arguments: object) -> None:
-    """Call a user's function. Its error must not take the place of an answer that may be paid for."""
-    try:
-        step(*arguments)
-    except Exception:
-        log.exception(_FAILED)
-
-
 class _Guarded:
-    """An observation whose errors are logged."""
+    """An observation whose errors are logged. They must not take the place of an answer that is paid for."""
 
-    def __init__(self, observation: Observation) -> None:
+    def __init__(self, observation: Observation, operation: str) -> None:
         self._observation = observation
+        self._operation = operation
+
+    def _guard(self, step: Callable[..., object], *arguments: object) -> None:
+        try:
+            step(*arguments)
+        except Exception:
+            self._log()
+
+    def _log(self) -> None:
+        log.exception(_FAILED, extra=log_fields(self._operation))
 
     @contextmanager
     def active(self) -> Generator[None, None, None]:
@@ -50,24 +54,24 @@ class _Guarded:
             block = self._observation.active()
             block.__enter__()
         except Exception:
-            log.exception(_FAILED)
+            self._log()
             yield
             return
         try:
             yield
         except BaseException:
-            _guard(block.__exit__, *sys.exc_info())
+            self._guard(block.__exit__, *sys.exc_info())
             raise
-        _guard(block.__exit__, None, None, None)
+        self._guard(block.__exit__, None, None, None)
 
     def set(self, name: str, value: Fact) -> None:
-        _guard(self._observation.set, name, value)
+        self._guard(self._observation.set, name, value)
 
     def event(self, name: str, attributes: Mapping[str, Fact]) -> None:
-        _guard(self._observation.event, name, attributes)
+        self._guard(self._observation.event, name, attributes)
 
     def end(self, error: BaseException | None = None) -> None:
-        _guard(self._observation.end, error)
+        self._guard(self._observation.end, error)
 
 
 @contextmanager

@@ -43,6 +43,7 @@ from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse
 from ..runtime import dates
 from ..runtime.limits import PASSES, TimeLimit, TimeLimits
+from ..runtime.log_fields import log_fields
 from ..runtime.per_event_loop import session_closed
 from ..settings.assumptions import Assumptions
 from ..settings.environment import service_url
@@ -316,6 +317,7 @@ class Transport:
                 log.warning(
                     "%s was cancelled after it was sent; the service may have accepted it",
                     call.operation.name,
+                    extra=log_fields(call.operation.name, job_id=call.job_id),
                 )
             if body is not None:
                 body.abort()

@@ -24,6 +24,7 @@ from ..model.job_ref import JobRef, Stamp
 from ..model.response_info import ResponseInfo
 from ..protocol.calls import Call, get_job_call, send_message_call
 from ..runtime import dates
+from ..runtime.log_fields import log_fields
 from ..settings.options import Observation
 from ..settings.poll_policy import DEFAULT_TIMEOUT
 from .requests import look_at, moment, observed, once, post, states_of
@@ -368,7 +369,9 @@ async def wait_for_own(handle: JobHandle, timeout: float | None, *, check: bool)
         return await handle.wait(timeout, check=check)
     except asyncio.CancelledError:
         log.warning(
-            "run_job was cancelled while it waited; the job keeps running: session.job(%r)", str(handle.ref)
+            "run_job was cancelled while it waited; the job keeps running: session.job(%r)",
+            str(handle.ref),
+            extra=log_fields("run_job", job_id=handle.id),
         )
         raise
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from attrs import frozen
 
-from ..checks import check_dedupe_key
+from ..checks import check_dedupe_key, check_store
 from ..errors import ConfigurationError, printable
 from ..model.job_ref import JobRef, is_reference
 from ..storage.store import Record, Store, change
@@ -46,9 +46,13 @@ class Ledger:
 
     Args:
         store: The store.
+
+    Raises:
+        ConfigurationError: *store* is no store.
     """
 
     def __init__(self, store: Store) -> None:
+        check_store(store, "store", none=False)
         self._store = store
 
     async def open_claims(self) -> list[Claim]:

@@ -21,6 +21,7 @@ from ..model.job_ref import JobRef, Stamp
 from ..model.response_info import ResponseInfo
 from ..protocol.calls import Call
 from ..runtime import dates
+from ..runtime.log_fields import log_fields
 from ..runtime.tasks import running_loop
 from ..settings.options import Observation
 from .claims import Claim, request_parts
@@ -133,6 +134,7 @@ async def post(core: Core, call: Call, sending: Sending) -> Job:
                 call.operation,
                 printable(sending.job_id),
                 type(error).__name__,
+                extra=log_fields(call.operation.name, job_id=sending.job_id),
             )
         elif isinstance(error, asyncio.CancelledError) and not sending.had_no_effect:
             key = "" if sending.dedupe_key is None else f" with dedupe_key {sending.dedupe_key!r}"

@@ -20,6 +20,7 @@ from attrs import define, evolve, frozen
 from ..errors import OutcomeUnknownError, QuotaExceededError, StateError, printable
 from ..http.first_byte import CLEAN_UP_SECONDS, Sending
 from ..runtime import dates
+from ..runtime.log_fields import log_fields
 from ..runtime.recordings import RECORD_PATIENCE, Recordings
 from ..runtime.tasks import running_loop
 from ..storage.store import Rule, Snapshot, Store, change, new_version
@@ -200,7 +201,7 @@ def _log_wait(holder: Claim, seconds: float, *, is_long: bool) -> None:
     log.log(
         logging.WARNING if is_long else logging.INFO,
         "waiting up to %.0f s for another call's %s with dedupe_key %r, which is being sent",
-        seconds, holder.operation, printable(holder.key, 80),
+        seconds, holder.operation, printable(holder.key, 80), extra=log_fields(holder.operation),
     )  # fmt: skip
 
 
@@ -302,6 +303,7 @@ class _KeyedSending(Sending):
         """Record *result*."""
         claim, store = self._attempt_now.claim, self._sender.store
         what = f"{claim.operation} with dedupe_key {printable(claim.key, 80)!r}: {printable(result, 80)}"
+        fields = log_fields(claim.operation, job_id=self.job_id)
         rule = partial(claims.record, key=claim.key, result=result, ours=claim, unclaimed=not self.asked)
         is_recorded = False
 
@@ -310,17 +312,17 @@ class _KeyedSending(Sending):
             recorded = await change(store, claim_keys(claim.key), rule, keep=store.keep)
             is_recorded = True
             if not recorded:
-                log.warning("%s was not recorded: its key was changed by hand", what)
+                log.warning("%s was not recorded: its key was changed by hand", what, extra=fields)
 
         failure = f"{what} was not recorded; resolve its key"
         try:
-            await self._sender.recordings.insist(record, failure, self.patience(RECORD_PATIENCE))
+            await self._sender.recordings.insist(record, failure, self.patience(RECORD_PATIENCE), fields)
         except asyncio.CancelledError as error:
             error.add_note(f"{what}, sent at {dates.as_text(self.sent_at)}")
             raise
         finally:
             if not is_recorded:
-                log.warning("%s is not recorded yet", what)
+                log.warning("%s is not recorded yet", what, extra=fields)
 
     async def _release(self, attempt: _Attempt, seconds: float) -> Exception | None:
         rule = partial(claims.release, ours=attempt.claim, may_come=attempt.steps > 0)
@@ -338,4 +340,5 @@ class _KeyedSending(Sending):
             f"{sender.claim.operation} with dedupe_key {key!r}: {what} was not recorded; remove the key with "
             f"`mintlify-async ledger forget` or Ledger(store).forget({key!r})",
             self.patience(seconds),
+            log_fields(sender.claim.operation),
         )

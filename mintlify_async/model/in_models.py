@@ -1,7 +1,8 @@
 """Values of this package as fields of pydantic's models, and so as results of FastAPI's handlers.
 
 pydantic calls the two hooks of :class:`InModels` when a class is used as a field. Only then is its core
-imported: this package does not depend on pydantic. In JSON, a value is the object that its ``to_wire`` or
+imported: this package does not depend on pydantic. FastAPI's encoder, which writes the result of a handler
+without a return annotation, calls ``dict(value)``. In JSON, a value is the object that its ``to_wire`` or
 ``to_dict`` returns.
 """
 
@@ -39,6 +40,17 @@ class InModels:
     def _to_model(self) -> dict[str, Any]:
         """Return the JSON object."""
         raise NotImplementedError
+
+    if not TYPE_CHECKING:  # type checkers reject a loop over a value, and ask for its attributes
+        __iter__ = None  # or Python would iterate over it with __getitem__
+
+        def keys(self):
+            """Return the names of the fields of the JSON object, for ``dict(value)``."""
+            return self._to_model().keys()
+
+        def __getitem__(self, name):
+            """Return the field *name* of the JSON object."""
+            return without_halves(self._to_model()[name])
 
     @classmethod
     def _model_schema(cls) -> dict[str, Any]:

@@ -6,12 +6,18 @@ The key shows in no repr and no pickle.
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from ..checks import check_characters, check_text, copying_slip
 from ..errors import ConfigurationError
 from .json_text import MASK, as_object
 from .secret import hidden, type_name
+
+_NO_FIELD: Final = (
+    "a Thread cannot be a field of a model or the result of a handler: without its key, which JSON "
+    "for others must not contain, the service answers 404 later. Use thread.id to show the thread, "
+    "and thread.to_json() to store it"
+)
 
 
 class Thread:
@@ -100,11 +106,13 @@ class Thread:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> NoReturn:
         """Refuse to be a field of a pydantic model, or the result of a FastAPI handler."""
-        raise TypeError(
-            "a Thread cannot be a field of a model or the result of a handler: without its key, which JSON "
-            "for others must not contain, the service answers 404 later. Use thread.id to show the thread, "
-            "and thread.to_json() to store it"
-        )
+        raise TypeError(_NO_FIELD)
+
+    if not TYPE_CHECKING:
+
+        def keys(self):
+            """Refuse ``dict(thread)``, with which FastAPI writes the result of a handler."""
+            raise TypeError(_NO_FIELD)
 
     def to_dict(self) -> dict[str, str]:
         """Return ``threadId`` and ``threadKey``, if there is one. The key is in plain text."""

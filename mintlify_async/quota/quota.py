@@ -18,7 +18,7 @@ import math
 from contextlib import AbstractContextManager
 from typing import Final, Literal, Self
 
-from ..checks import ANONYMOUS, check_fp, check_seconds, check_store
+from ..checks import ANONYMOUS, check_fp, check_seconds, check_store, check_text
 from ..errors import CauseSummary, ConfigurationError, QuotaExceededError, StateError, printable
 from ..storage import MemoryStore
 from ..storage.store import Store, new_version
@@ -262,7 +262,7 @@ class Quota:
         self.limits = limits
         self.store: Store = store if store is not None else MemoryStore()
         self._on_store_error = on_store_error
-        self._address = address
+        self._address = check_text(address, "address", empty=True)
         self._lines = Lines()
         self._failure: StateError | None = None
         self._asks_again_at = -math.inf

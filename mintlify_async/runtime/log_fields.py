@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from ..errors import printable
+
 
 def log_fields(
     operation: str, *, job_id: str | None = None, request_id: str | None = None, attempt: int | None = None
@@ -12,6 +14,7 @@ def log_fields(
 
     A field that the program's own record factory sets is left out, because ``logging`` refuses a second one.
     """
+    job_id = None if job_id is None else printable(job_id)
     fields = {"operation": operation, "job_id": job_id, "request_id": request_id, "attempt": attempt}
     factory = logging.getLogRecordFactory()
     if factory is logging.LogRecord:

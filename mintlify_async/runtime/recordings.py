@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -161,17 +161,27 @@ class Recordings:
         return task
 
     async def insist(
-        self, step: Callable[[], Awaitable[object]], failure: str, patience: float
+        self,
+        step: Callable[[], Awaitable[object]],
+        failure: str,
+        patience: float,
+        fields: Mapping[str, object] | None = None,
     ) -> Exception | None:
         """Repeat *step* until it succeeds, for 60 s, and return when it has, or after *patience* seconds.
 
         If the caller leaves, it continues in its own task. If it is given up, *failure* is logged.
 
+        Args:
+            step: The step.
+            failure: What has failed if it fails, for the log.
+            patience: How long the caller waits, in seconds.
+            fields: The fields of the line in the log.
+
         Returns:
             None if the step is done. Otherwise its newest error.
         """
         errors = [Exception("no answer yet")]
-        task = self._follow(start_task(_insist(step, failure, errors)))
+        task = self._follow(start_task(_insist(step, failure, errors, fields)))
         await asyncio.wait([task], timeout=patience)
         return errors[-1] if errors else None
 
@@ -187,7 +197,12 @@ class Recordings:
             kept_step.report()
 
 
-async def _insist(step: Callable[[], Awaitable[object]], failure: str, errors: list[Exception]) -> None:
+async def _insist(
+    step: Callable[[], Awaitable[object]],
+    failure: str,
+    errors: list[Exception],
+    fields: Mapping[str, object] | None,
+) -> None:
     """Repeat *step* until it succeeds. *errors* has the newest error, and none after the success."""
     loop = asyncio.get_running_loop()
     end, pause = loop.time() + RETRY_SECONDS, FIRST_PAUSE
@@ -204,7 +219,7 @@ async def _insist(step: Callable[[], Awaitable[object]], failure: str, errors: l
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE, pause * 2)
     except asyncio.CancelledError:
-        log.error("%s: the session was closed", failure)
+        log.error("%s: the session was closed", failure, extra=fields)
         raise
     except Exception:
-        log.exception("%s", failure)
+        log.exception("%s", failure, extra=fields)

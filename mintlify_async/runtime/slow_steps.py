@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Final
 
 SECONDS: Final = 5.0
@@ -14,20 +14,30 @@ SECONDS: Final = 5.0
 log = logging.getLogger("mintlify_async")
 
 
-def logged_if_slow(message: str, *args: object) -> AbstractContextManager[object]:
-    """Return a block that logs *message* at INFO if it takes longer than five seconds."""
-    return _Alarm(message, args) if log.isEnabledFor(logging.INFO) else _UNLOGGED
+Fields = Callable[[], dict[str, object]]
+"""Returns the fields of a line when it is written."""
+
+
+def logged_if_slow(
+    message: str, *args: object, fields: Fields | None = None
+) -> AbstractContextManager[object]:
+    """Return a block that logs *message* at INFO, with *fields*, if it takes longer than five seconds."""
+    return _Alarm(message, args, fields) if log.isEnabledFor(logging.INFO) else _UNLOGGED
 
 
 _UNLOGGED: Final = nullcontext()
 
 
 class _Alarm:
-    def __init__(self, message: str, args: tuple[object, ...]) -> None:
+    def __init__(self, message: str, args: tuple[object, ...], fields: Fields | None) -> None:
         self._line = message, *args
+        self._fields = fields
 
     def __enter__(self) -> None:
-        self._handle = asyncio.get_running_loop().call_later(SECONDS, partial(log.info, *self._line))
+        self._handle = asyncio.get_running_loop().call_later(SECONDS, self._log)
+
+    def _log(self) -> None:
+        log.info(*self._line, extra=None if self._fields is None else self._fields())
 
     def __exit__(self, *_: object) -> None:
         self._handle.cancel()

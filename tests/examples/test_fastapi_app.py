@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import fastapi_app
 import pytest
 
+from mintlify_async import Quota
 from mintlify_async.testing import JobLife, LocalService, faults
 from tests.support.relay_kit import serving, until
 
@@ -84,6 +86,25 @@ async def test_trouble_of_our_own_is_logged_and_not_told(client, service, caplog
     assert refused.headers.get("Retry-After") == answer.get("headers", {}).get("Retry-After")
     assert [record.message for record in caplog.records if logged in record.message]
     assert logged not in refused.text
+
+
+async def test_the_share_of_a_user_is_429_and_the_limits_of_all_are_503(client, service, caplog, bare):
+    """A user learns when to ask again, and the others still ask. It is no error of the app."""
+    for _ in range(fastapi_app.SHARE.amount):
+        assert (await client.get("/ask", params={"q": "Hm?"})).status_code == 200
+    refused = await client.get("/ask", params={"q": "Hm?"})
+    assert (refused.status_code, refused.json()) == (429, {"error": "you have asked too many questions"})
+    assert 3000 < int(refused.headers["Retry-After"]) <= 3600
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    assert service.requests.count("ask") == fastapi_app.SHARE.amount
+    bare.setitem(fastapi_app.app.dependency_overrides, fastapi_app.the_user, lambda: "bob")
+    assert (await client.get("/ask", params={"q": "Hm?"})).status_code == 200
+    assert json.loads(service.requests[-1].body)["fp"] == "bob"
+    session = fastapi_app.app.state.session
+    async with session.with_options(quota=Quota(ask_per_key=1)) as fastapi_app.app.state.session:
+        statuses = [(await client.get("/ask", params={"q": "Hm?"})).status_code for _ in range(2)]
+    fastapi_app.app.state.session = session
+    assert statuses == [200, 503]
 
 
 @pytest.mark.parametrize(

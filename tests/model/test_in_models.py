@@ -13,7 +13,9 @@ from attrs import evolve
 pydantic = pytest.importorskip("pydantic")
 fastapi = pytest.importorskip("fastapi")
 
-from pydantic import BaseModel, TypeAdapter, ValidationError  # noqa: E402 - after the check
+from fastapi.encoders import jsonable_encoder  # noqa: E402 - after the check
+from fastapi.responses import JSONResponse  # noqa: E402
+from pydantic import BaseModel, TypeAdapter, ValidationError  # noqa: E402
 
 from mintlify_async import Answer, ConfigurationError, Job, JobHandle, JobRef, Message, Thread  # noqa: E402
 from mintlify_async.jobs.handle import Turn  # noqa: E402
@@ -280,6 +282,91 @@ def test_a_thread_is_refused_with_what_to_use():
 
         @app.get("/")
         async def handler() -> list[Thread]: ...
+
+
+def bare_app(result):
+    """Return an app whose handlers have no return annotation."""
+    app = fastapi.FastAPI()
+
+    @app.get("/bare")
+    async def bare():
+        return result
+
+    @app.get("/nested")
+    async def nested():
+        return {"results": [result], "n": 1}
+
+    @app.get("/response")
+    async def response():
+        return JSONResponse(jsonable_encoder([result]))
+
+    @app.get("/without")
+    def without():
+        return jsonable_encoder(result, exclude_none=True)
+
+    return app
+
+
+async def bodies(result):
+    """Return the JSON of all handlers of :func:`bare_app`."""
+    httpx = pytest.importorskip("httpx")
+    transport = httpx.ASGITransport(app=bare_app(result))
+    async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+        responses = [await client.get(path) for path in ("/bare", "/nested", "/response", "/without")]
+    assert {response.status_code for response in responses} == {200}
+    assert not any("secret" in response.text for response in responses)
+    return [response.json() for response in responses]
+
+
+@pytest.mark.parametrize("value", [JOB, REF, MESSAGE, ANSWER], ids=lambda one: type(one).__name__)
+async def test_a_handler_without_an_annotation_returns_the_same_json(value):
+    """FastAPI's own encoder writes it: alone, in a list and a dict, and in a response. It has no key."""
+    content = json.loads(TypeAdapter(type(value)).dump_json(value))
+    assert dict(value) == content
+    bare, nested, response, without = await bodies(value)
+    assert (bare, nested, response) == (content, {"results": [content], "n": 1}, [content])
+    assert without.items() <= content.items()
+
+
+async def test_a_handler_without_an_annotation_returns_a_handle(session):
+    """It is the last record with the reference, also before the first poll and for a follow-up."""
+    created, unseen = await session.create_job("Fix it"), session.job("job_7")
+    for handle in (created, unseen, await created.send("Go on")):
+        content = json.loads(TypeAdapter(JobHandle).dump_json(handle))
+        assert (await bodies(handle))[:3] == [content, {"results": [content], "n": 1}, [content]]
+        assert content["ref"] == str(handle.ref)
+
+
+async def test_half_a_character_is_replaced_without_an_annotation():
+    """A response is UTF-8, which cannot express a half."""
+    message = Message(id="m", role="user", parts=[TextPart(text="a\ud83d")])
+    assert (await bodies(message))[0]["parts"][0]["text"] == "a\ufffd"
+
+
+@pytest.mark.parametrize("value", [JOB, REF, MESSAGE, ANSWER], ids=lambda one: type(one).__name__)
+async def test_a_value_is_no_sequence(value):
+    """``dict(value)`` reads it by names. A loop, a list and ``in`` are errors as before."""
+    for misuse in (list, iter, tuple, sorted, len, reversed, lambda one: "id" in one, lambda one: [*one]):
+        with pytest.raises(TypeError):
+            misuse(value)
+    with pytest.raises(KeyError):
+        value["no such field"]
+
+
+async def test_what_is_no_value_has_no_json_without_an_annotation(session):
+    """A thread is refused with its sentence; a reply, whose ``await`` was forgotten, shows no key."""
+    with pytest.raises(ValueError, match=r"thread\.id to show.*thread\.to_json\(\) to store") as refused:
+        jsonable_encoder({"thread": ANSWER.thread})
+    assert "secret" not in str(refused.value)
+    with pytest.raises(TypeError, match=r"thread\.id to show"):
+        dict(ANSWER.thread)
+    reply = session.ask("Hello")
+    with pytest.raises(ValueError, match="not iterable"):
+        jsonable_encoder(reply)
+    answer = await reply
+    with pytest.raises(ValueError, match="not iterable") as refused:
+        jsonable_encoder(reply)
+    assert answer.thread.key not in str(refused.value)
 
 
 def test_a_notebook_shows_markdown():

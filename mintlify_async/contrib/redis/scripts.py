@@ -126,8 +126,9 @@ class RedisScripts:
         timeout: float = 2.0,
     ) -> None:
         """Keep the client. Redis is not asked yet."""
-        # redis.Redis has the same methods, and an address is what other packages take.
-        if isinstance(client, redis.Redis | redis.RedisCluster | str):
+        # redis.Redis and the class have the same methods.
+        unfit = isinstance(client, type | redis.Redis | redis.RedisCluster)
+        if unfit or not hasattr(client, "evalsha"):
             raise ConfigurationError(
                 "client must be a redis.asyncio.Redis, such as redis.asyncio.Redis.from_url(…)",
                 field="client",

@@ -17,6 +17,7 @@ from attrs import evolve
 from mintlify_async import Message, MintlifyError, StateError, StoreConflictError
 from mintlify_async.conversation.conversation import ask_with
 from mintlify_async.errors import thread_is_lost
+from mintlify_async.runtime.log_fields import log_fields
 
 from .answer_logs import MemoryLog
 from .page_events import SITE, SafeEvents, ThreadHider, frame, stored_message_json
@@ -120,7 +121,8 @@ class PageChat(Chat):
             try:
                 self._thread = seal.open(question.seal, user, site)
             except SealError as error:  # also after another secret, or when a reader has signed in
-                log.info("a page's sealed thread is %s: the question is asked without it", error)
+                reason = "a page's sealed thread is %s: the question is asked without it"
+                log.info(reason, error, extra=log_fields("ask"))
         self.learn(self._thread)
 
     async def open(self) -> Reply:
@@ -130,7 +132,7 @@ class PageChat(Chat):
         except MintlifyError as error:
             if self._thread is None or not thread_is_lost(error):
                 raise
-        log.info(LOST_THREAD)
+        log.info(LOST_THREAD, extra=log_fields("ask"))
         return await self._ask(None)
 
     async def _ask(self, thread: Thread | None) -> Reply:
@@ -211,7 +213,7 @@ class StoredChat(Chat):
             # With the thread's key, the conversation has asked once more itself.
             if thread is None or thread.key is not None or not thread_is_lost(error):
                 raise
-        log.info(LOST_THREAD)
+        log.info(LOST_THREAD, extra=log_fields("ask"))
         self._conversation.forget_thread()
         return await self._ask()
 

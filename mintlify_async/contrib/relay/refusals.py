@@ -21,6 +21,7 @@ from mintlify_async import (
     StoreConflictError,
     StreamInterruptedError,
 )
+from mintlify_async.runtime.log_fields import log_fields
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -94,7 +95,9 @@ def refusal_for(error: MintlifyError) -> RelayRefusal:
     # For every other error, our key or domain is wrong or the service failed. The user cannot fix either.
     status, text = next((_REFUSALS[name] for name in names if name in _REFUSALS), (502, AT_FAULT_TEXT))
     level = logging.ERROR if status in (500, 502) else logging.WARNING
-    log.log(level, "the assistant gave no answer: %s: %s", type(error).__name__, masked(str(error)))
+    fields = log_fields("ask", request_id=getattr(error, "request_id", None))
+    reason = f"{type(error).__name__}: {masked(str(error))}"
+    log.log(level, "the assistant gave no answer: %s", reason, extra=fields)
     wait = getattr(error, "retry_after", None) if status in (429, 503) else None
     return RelayRefusal(status, text, retry_after_header(wait))
 

@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from mintlify_async import ConfigurationError, QuotaExceededError
 from mintlify_async.checks import check_number, check_seconds, check_store
+from mintlify_async.runtime.log_fields import log_fields
 
 from .. import extra_missing
 from ..stream_store import MemoryStreamStore
@@ -322,7 +323,8 @@ class Relay:
             try:
                 await _call(self._on_end, answer)
             except Exception:
-                log.exception("the relay's on_end raised for an answer that %s", answer.outcome)
+                failure = "the relay's on_end raised for an answer that %s"
+                log.exception(failure, answer.outcome, extra=log_fields("ask"))
 
     # Shutdown ---------------------------------------------------------------------------------
 

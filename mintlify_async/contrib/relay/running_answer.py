@@ -20,6 +20,7 @@ from mintlify_async import MintlifyError, StateError, StreamInterruptedError
 from mintlify_async.assistant.reply import sent_key
 from mintlify_async.events import ErrorEvent, Finish
 from mintlify_async.runtime.limits import TimeLimit
+from mintlify_async.runtime.log_fields import log_fields
 
 from .answer_logs import TICK, MemoryLog
 from .chats import Chat
@@ -193,7 +194,7 @@ class RunningAnswer:
             self.log.append(INTERRUPTED)
             raise
         except Exception:
-            log.exception("an answer failed")
+            log.exception("an answer failed", extra=log_fields("ask"))
             self._refuse(RelayRefusal(500, AT_FAULT_TEXT))
         finally:
             try:
@@ -300,7 +301,9 @@ class RunningAnswer:
         self._error = error
         what = "saved" if self._finished or self.stopped else "whole"
         level = logging.ERROR if what == "saved" else logging.WARNING
-        log.log(level, "an answer was not %s: %s: %s", what, type(error).__name__, masked(str(error)))
+        id = self._reply.request_id if self._reply is not None else None
+        fields, text = log_fields("ask", request_id=id), masked(str(error))
+        log.log(level, "an answer was not %s: %s: %s", what, type(error).__name__, text, extra=fields)
 
     def _refuse(self, refusal: RelayRefusal) -> None:
         """Tell the readers why there is no answer."""

@@ -80,27 +80,39 @@ assert abs(dates.now() - true_time() - skew) < 1
 
 async def main():
     async with Redis.from_url(sys.argv[1]) as client:
-        quota = Quota(create_job=Limit(100, per=60), store=RedisStore(client, timeout=20))
+        limits = {"create_job": Limit(100, per=60), "ask_per_user": Limit(50, per=60)}
+        quota = Quota(**limits, store=RedisStore(client, timeout=20))
         await client.incr("ready")
         while int(await client.get("ready")) < 4:
             await asyncio.sleep(0.01)
-        calls = [quota.lease("create_job", QuotaScope(project="p")).take() for _ in range(50)]
+        scopes = [QuotaScope(project="p", domain="d", key="k", user=user) for user in ("ann", "bob")]
+        calls = [quota.lease(sys.argv[3], scope).take() for scope in scopes for _ in range(25)]
         results = await asyncio.gather(*calls, return_exceptions=True)
     assert all(isinstance(result, Lease | QuotaExceededError) for result in results), results
-    print(sum(isinstance(result, Lease) for result in results))
+    taken = [isinstance(result, Lease) for result in results]
+    print(sum(taken[:25]), sum(taken[25:]))
 
 asyncio.run(main())
 """
 
 
-async def test_four_processes_whose_clocks_are_minutes_apart_keep_one_limit(redis_server: RedisServer):
-    """The server's time counts: of two hundred calls at once, exactly a hundred get a slot."""
+@pytest.mark.parametrize("operation", ["create_job", "ask"])
+async def test_four_processes_whose_clocks_are_minutes_apart_keep_one_limit(
+    redis_server: RedisServer, operation: str
+):
+    """The server's time counts: of two hundred calls at once, exactly a hundred get a slot.
+
+    With a share for each user, half of these slots are for each of the two users.
+    """
     async with asyncio.TaskGroup() as group:  # if one process fails, the others also end
         tasks = [
-            group.create_task(run_to_end(sys.executable, "-c", WORKER, redis_server.url, skew))
+            group.create_task(run_to_end(sys.executable, "-c", WORKER, redis_server.url, skew, operation))
             for skew in ("-420", "-60", "0", "300")
         ]
-    assert sum(int(task.result()) for task in tasks) == 100
+    counts = [[int(number) for number in task.result().split()] for task in tasks]
+    taken = [sum(column) for column in zip(*counts, strict=True)]
+    assert sum(taken) == 100
+    assert operation == "create_job" or taken == [50, 50]
 
 
 async def test_who_waits_gets_the_next_slots(redis_client: Any):
