@@ -166,7 +166,7 @@ def test_no_circle_of_files():
 
 
 def test_each_class_has_a_name_of_its_own():
-    """A class is found by its name. Files of different wings may share theirs: a path is found by its wing."""
+    """A class is found by its name. Files of different wings may share theirs."""
     places: dict[str, list[str]] = defaultdict(list)
     for file, tree in TREES.items():
         for name in {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)} - TWO_ANSWERS:
