@@ -36,7 +36,7 @@ _MODULES = {
     "JobRef": "model.job_ref",
     "JobStatus": "model.job_record",
     "JobTimeoutError": "errors",
-    "Ledger": "jobs.open_claims",
+    "Ledger": "jobs.ledger",
     "Limit": "quota.gate",
     "MemoryStore": "storage.memory",
     "Message": "messages",

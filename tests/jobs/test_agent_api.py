@@ -23,7 +23,7 @@ from mintlify_async import (
     wait_all,
 )
 from mintlify_async.errors import UnexpectedResponseError
-from mintlify_async.jobs.open_claims import Ledger
+from mintlify_async.jobs.ledger import Ledger
 from mintlify_async.runtime import dates
 from mintlify_async.testing import JobLife, Reset
 from mintlify_async.testing.loop_time import EPOCH
