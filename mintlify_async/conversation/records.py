@@ -20,8 +20,7 @@ from ..model.json_text import as_object
 from ..model.thread import Thread
 from ..model.wire_value import without_halves
 from ..protocol.calls import new_message_id
-from ..storage.format_version import unknown_version
-from ..storage.store import Record
+from ..storage.store import Record, unknown_version
 from .history import History
 
 FORMAT: Final = 1

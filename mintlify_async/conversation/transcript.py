@@ -18,7 +18,7 @@ from ..errors import ConfigurationError, StateError, printable
 from ..messages import Message
 from ..protocol.calls import new_message_id
 from ..runtime.recordings import KeptStep, Recordings
-from ..runtime.worker_thread import compute
+from ..runtime.tasks import compute
 from ..storage.store import Store, new_version
 from .history import History, TurnQuestion
 from .records import (

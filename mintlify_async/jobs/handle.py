@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Generic, Literal, Self, TypeVar
 
 from attrs import evolve
 
@@ -24,14 +24,16 @@ from ..model.job_ref import JobRef, Stamp
 from ..model.response_info import ResponseInfo
 from ..protocol.calls import Call, get_job_call, send_message_call
 from ..runtime import dates
+from ..settings.habits import AsyncOnly
 from ..settings.options import Observation
 from ..settings.poll_policy import DEFAULT_TIMEOUT
 from .requests import look_at, moment, observed, once, post, states_of
 from .stale_guard import JobState, Look, UnderWay, response_headers
-from .steps import Steps
 from .wait import JobWait
 
 log = logging.getLogger("mintlify_async")
+
+T = TypeVar("T")
 
 OnActive = Literal["send", "wait", "raise"]
 
@@ -371,6 +373,47 @@ async def wait_for_own(handle: JobHandle, timeout: float | None, *, check: bool)
             "run_job was cancelled while it waited; the job keeps running: session.job(%r)", str(handle.ref)
         )
         raise
+
+
+class Steps(AsyncOnly, Generic[T]):
+    """An async iterator over jobs with one consumer. It ends with the first error of a step.
+
+    A step that is cancelled leaves the iterator usable.
+    """
+
+    _stepping = False
+    _ended = False
+
+    def __aiter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> T:
+        """Return the next item.
+
+        Raises:
+            JobTimeoutError: The timeout has passed.
+            StateError: Another task is in a step, or the session is closed.
+        """
+        if self._ended:
+            raise StopAsyncIteration
+        if self._stepping:
+            raise StateError("another task is already reading this iterator; read it in one task")
+        self._stepping = True
+        try:
+            return await self._step()
+        except Exception:
+            await self.aclose()
+            raise
+        finally:
+            self._stepping = False
+
+    async def _step(self) -> T:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """Finish. Safe to repeat."""
+        self._ended = True
 
 
 class JobWatch(Steps[Job]):
