@@ -11,6 +11,8 @@ import contextvars
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
+__all__ = ["compute"]
+
 T = TypeVar("T")
 
 
