@@ -318,11 +318,6 @@ def status_error_class(status: int) -> type[APIStatusError]:
     return _BY_STATUS.get(status, APIStatusError)
 
 
-def thread_is_lost(error: MintlifyError) -> bool:
-    """Return whether *error*, of a question in a thread, says that the service has lost the thread (404)."""
-    return isinstance(error, NotFoundError)
-
-
 class UnexpectedResponseError(MintlifyError):
     """The response is not an error, but it does not match the interface of the service.
 

@@ -17,6 +17,8 @@ from ..model.thread import Thread
 from ..model.wire_value import EMPTY
 from ..storage.store import new_version
 
+__all__ = ["SENT_PARTS"]
+
 SENT_PARTS: Final = frozenset({"text", "file", "source-url"})
 """The types of parts of earlier messages that are sent again. All are documented by the service."""
 

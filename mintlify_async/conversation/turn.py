@@ -17,10 +17,10 @@ from typing import Any, Literal
 from attrs import define, evolve, field
 
 from ..assistant.reply import CloseIfUnused
-from ..errors import MintlifyError, thread_is_lost
+from ..errors import MintlifyError
 from ..http.failures import timed_out
 from ..messages import Message
-from ..model.thread import Thread
+from ..model.thread import Thread, thread_is_lost
 from ..protocol.calls import Call, new_message_id
 from ..rendering.readable_text import shorten
 from ..runtime.limits import TimeLimit
