@@ -86,6 +86,7 @@ FRIENDS = {
     ("contrib", "storage"),  # the stores in Redis and Postgres keep the rules of the other stores
     ("contrib", "errors"),
     ("contrib", "checks"),
+    ("contrib", "settings"),  # the protocol of an observer
 }
 """Outer wings that may import what another wing does not offer to users."""
 
