@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from .model.job_ref import JobRef
     from .model.thread import Thread
 
-EXCERPT_CHARACTERS = 200  # of a server's own text in a message, while an attribute keeps the full text
+PRINTED_CHARACTERS = 200  # of a server's own text in a message, while an attribute keeps the full text
 
 
 Sent = Literal["no", "maybe"]
 
 
-def printable(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
+def printable(text: str, limit: int = PRINTED_CHARACTERS) -> str:
     r"""Return *text* as one printable line, with control characters escaped and cut after *limit* characters.
 
     >>> printable("a\nb")
@@ -316,11 +316,6 @@ def status_error_class(status: int) -> type[APIStatusError]:
     if 500 <= status <= 599:
         return ServerError
     return _BY_STATUS.get(status, APIStatusError)
-
-
-def thread_is_lost(error: MintlifyError) -> bool:
-    """Return whether *error*, of a question in a thread, says that the service has lost the thread (404)."""
-    return isinstance(error, NotFoundError)
 
 
 class UnexpectedResponseError(MintlifyError):

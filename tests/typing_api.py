@@ -41,10 +41,10 @@ async def jobs(session: m.MintlifySession) -> None:
     assert_type((handle.job, handle.done), tuple[m.Job | None, bool])
     async for job in handle.watch(timeout=60):
         assert_type(job, m.Job)
-    turn = await handle.send("more", on_active="wait")
-    assert_type(turn, m.Turn)
-    assert_type(await turn, m.Job)
-    for name in ("ref", handle, turn.ref, await handle):
+    follow_up = await handle.send("more", on_active="wait")
+    assert_type(follow_up, m.FollowUp)
+    assert_type(await follow_up, m.Job)
+    for name in ("ref", handle, follow_up.ref, await handle):
         assert_type(session.job(name), m.JobHandle)
     session.job(7)  # type: ignore[arg-type]
     assert_type(await session.run_job("prompt", on_created=print), m.Job)

@@ -25,6 +25,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ..errors import APIStatusError, OutcomeUnknownError, QuotaExceededError, RateLimitError
+from ..settings.options import Fact
 from ..version import __version__
 from . import extra_missing
 
@@ -62,9 +63,6 @@ MEASURED: Final = (
     "server.port",
 )
 """The attributes of all metrics."""
-
-Fact = str | int | float | bool
-"""The value of an attribute."""
 
 REASONS: Final = {"content-filter": "content_filter", "tool-calls": "tool_call"}
 """The conventions' words for reasons of an answer's end, where the service has others."""

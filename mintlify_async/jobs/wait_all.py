@@ -14,8 +14,7 @@ from ..errors import JobTimeoutError, MintlifyError, StateError
 from ..model.job_record import Job
 from ..runtime.tasks import end_tasks, start_task
 from ..settings.poll_policy import DEFAULT_TIMEOUT
-from .handle import JobHandle
-from .steps import Steps
+from .handle import JobHandle, Steps
 
 
 async def wait_all(

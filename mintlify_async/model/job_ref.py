@@ -71,7 +71,7 @@ class JobRef(InModels):
     """Names a job, so that it can be continued elsewhere: ``session.job(ref)``. Contains no secret.
 
     A reference taken after a follow-up also says when that was sent, so that a wait elsewhere does not
-    return the result of the turn before.
+    return an earlier result.
 
     It can be a field of a pydantic model and the result of a FastAPI handler.
 

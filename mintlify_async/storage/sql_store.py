@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from ..checks import check_keep
-from ..runtime.closing import NothingToClose
-from .store import Record, Snapshot, TakeResult, Usage, Window, damaged_record
+from .store import NothingToClose, Record, Snapshot, TakeResult, Usage, Window, damaged_record
 
 if TYPE_CHECKING:  # loaded on use, because few programs need it
     from sqlite3 import Connection

@@ -27,7 +27,7 @@ from cattrs import Converter
 from ..http.failures import FOREIGN_ERRORS
 from ..protocol.calls import Call
 from ..runtime.recordings import KeptStep, Recordings
-from ..runtime.worker_thread import compute
+from ..runtime.tasks import compute
 from ..session import MintlifySession, record_requests, steps_of
 from ..version import __version__
 from .redaction import BodyRedactor, hide, redact_header, redact_path, secrets_in

@@ -22,9 +22,9 @@ nor compress the answer (Starlette's own ``GZipMiddleware`` does not touch ``tex
 from __future__ import annotations
 
 from .. import extra_missing
-from ..stream_store import MemoryStreamStore
 
 try:
+    from .answer_logs import MemoryStreamStore
     from .refusals import RelayRefusal
     from .relay import Relay
     from .running_answer import RelayedAnswer

@@ -16,7 +16,8 @@ from attrs import evolve
 
 from mintlify_async import Message, MintlifyError, StateError, StoreConflictError
 from mintlify_async.conversation.conversation import ask_with
-from mintlify_async.errors import thread_is_lost
+from mintlify_async.conversation.history import SENT_PARTS
+from mintlify_async.model.thread import thread_is_lost
 from mintlify_async.runtime.log_fields import log_fields
 
 from .answer_logs import MemoryLog
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("mintlify_async.relay")
 
 STORE_SECONDS = 4.0  # how long a store's step may take; the first comment, after 5 s, sets the status
-_SENT = ("text", "file", "source-url")  # the parts of earlier messages that a conversation sends again
-
-
-LOST_THREAD = "the service has lost a thread: the question is asked again without it"
 
 
 class Chat:
@@ -62,7 +59,23 @@ class Chat:
         """Prepare the messages to send. Raises RelayRefusal."""
 
     async def open(self) -> Reply:
-        """Ask, and return the reply whose answer has started. Raises MintlifyError."""
+        """Ask, and return the reply whose answer has started. Raises MintlifyError.
+
+        If the service has lost the thread, ask once more without it.
+        """
+        try:
+            return await self._ask()
+        except MintlifyError as error:
+            if not (thread_is_lost(error) and self._forget_thread()):
+                raise
+        log.info("the service has lost a thread: the question is asked again without it")
+        return await self._ask()
+
+    async def _ask(self) -> Reply:
+        raise NotImplementedError
+
+    def _forget_thread(self) -> bool:
+        """Ask the next time without the thread. Return False if that would be the same question again."""
         raise NotImplementedError
 
     def refusal(self, error: MintlifyError) -> RelayRefusal:
@@ -125,19 +138,14 @@ class PageChat(Chat):
                 log.info(reason, error, extra=log_fields("ask"))
         self.learn(self._thread)
 
-    async def open(self) -> Reply:
-        """Ask. If the service has lost the thread, ask once more without it."""
-        try:
-            return await self._ask(self._thread)
-        except MintlifyError as error:
-            if self._thread is None or not thread_is_lost(error):
-                raise
-        log.info(LOST_THREAD, extra=log_fields("ask"))
-        return await self._ask(None)
-
-    async def _ask(self, thread: Thread | None) -> Reply:
+    async def _ask(self) -> Reply:
         fp = self._seal.pseudonym(self._user)
-        return await self._session.ask(self.messages, thread=thread, fp=fp, **self._options).__aenter__()
+        reply = self._session.ask(self.messages, thread=self._thread, fp=fp, **self._options)
+        return await reply.__aenter__()
+
+    def _forget_thread(self) -> bool:
+        had_thread, self._thread = self._thread is not None, None
+        return had_thread
 
     def frames(self, wire: Wire, thread: Thread | None) -> list[bytes]:
         """Return the web page's event for *wire*. The metadata of two events has the sealed thread."""
@@ -204,23 +212,17 @@ class StoredChat(Chat):
         asked = [message.to_wire() for message in self._asked]
         self.progress = {"asked": asked, "place": len(history), "last": last and last.id}
 
-    async def open(self) -> Reply:
-        """Ask. If the service has lost the thread, ask once more without it, as the page's chat does."""
-        thread = self._conversation.thread
-        try:
-            return await self._ask()
-        except MintlifyError as error:
-            # With the thread's key, the conversation has asked once more itself.
-            if thread is None or thread.key is not None or not thread_is_lost(error):
-                raise
-        log.info(LOST_THREAD, extra=log_fields("ask"))
-        self._conversation.forget_thread()
-        return await self._ask()
-
     async def _ask(self) -> Reply:
         replacing, options = self._replacing, self._options
         reply = ask_with(self._conversation, self._asked, self._kept, replacing=replacing, **options)
         return await reply.__aenter__()
+
+    def _forget_thread(self) -> bool:
+        thread = self._conversation.thread
+        if thread is None or thread.key is not None:  # with the key, the conversation has asked again itself
+            return False
+        self._conversation.forget_thread()
+        return True
 
     def refusal(self, error: MintlifyError) -> RelayRefusal:
         """Return the refusal for an error before the answer, which may be the store's."""
@@ -377,5 +379,5 @@ def _question_of(history: Sequence[Message], target: str | None) -> list[Message
 
 def _sendable(message: Message) -> Wire:
     """Return the parts of *message* that a conversation sends again, as JSON."""
-    parts = [part.to_wire() for part in message.parts if part.type in _SENT]
+    parts = [part.to_wire() for part in message.parts if part.type in SENT_PARTS]
     return {"id": message.id, "role": message.role, "parts": parts}

@@ -27,8 +27,7 @@ from mintlify_async.checks import check_number, check_seconds, check_store
 from mintlify_async.runtime.log_fields import log_fields
 
 from .. import extra_missing
-from ..stream_store import MemoryStreamStore
-from .answer_logs import Log
+from .answer_logs import Log, MemoryStreamStore
 from .answer_places import RunningAnswers, chat_key
 from .chats import Chat, PageChat, StoredChats
 from .client_address import ClientAddresses

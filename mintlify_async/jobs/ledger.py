@@ -1,4 +1,4 @@
-"""Lists requests with a ``dedupe_key`` whose outcome is unknown, and lets people close them."""
+"""The ledger: lists requests with a ``dedupe_key`` whose outcome is unknown, and lets people close them."""
 
 from __future__ import annotations
 
