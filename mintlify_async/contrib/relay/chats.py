@@ -68,7 +68,9 @@ class Chat:
         except MintlifyError as error:
             if not (thread_is_lost(error) and self._forget_thread()):
                 raise
-        log.info("the service has lost a thread: the question is asked again without it")
+        log.info(
+            "the service has lost a thread: the question is asked again without it", extra=log_fields("ask")
+        )
         return await self._ask()
 
     async def _ask(self) -> Reply:
