@@ -6,6 +6,8 @@ import logging
 
 from ..errors import printable
 
+__all__ = ["log_fields"]
+
 
 def log_fields(
     operation: str, *, job_id: str | None = None, request_id: str | None = None, attempt: int | None = None
