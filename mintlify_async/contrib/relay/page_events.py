@@ -144,7 +144,7 @@ class SafeEvents:
 # --- What no page may see -----------------------------------------------------------------------------
 
 MIN_HIDDEN_CHARACTERS = 6  # a shorter id, such as "1", is hidden only as a complete string
-SITE = "threadSite"  # in the metadata of a stored answer, the site of its thread if not the session's
+THREAD_DOMAIN = "threadSite"  # in a stored answer's metadata, the domain of its thread if not the session's
 _THREAD_NAME = re.compile(r'"(?:x[-_]?)?thread[-_]?(?:id|key|site)"', re.IGNORECASE)
 
 
