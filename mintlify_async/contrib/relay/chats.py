@@ -21,7 +21,7 @@ from mintlify_async.model.thread import thread_is_lost
 from mintlify_async.runtime.log_fields import log_fields
 
 from .answer_logs import MemoryLog
-from .page_events import SITE, SafeEvents, ThreadHider, frame, stored_message_json
+from .page_events import THREAD_DOMAIN, SafeEvents, ThreadHider, frame, stored_message_json
 from .page_question import ID_CHARACTERS, PageQuestion, QuestionLimits, Wire, is_id, is_object
 from .refusals import AT_WORK_TEXT, GONE_TEXT, UNREADABLE_TEXT, RelayRefusal, masked, refusal_for
 from .seal import SealError, ThreadSeal
@@ -121,20 +121,20 @@ class PageChat(Chat):
         *,
         user: str,
         seal: ThreadSeal,
-        site: str,
+        place: str,
         options: Mapping[str, Any],
     ) -> None:
         super().__init__()
         self.messages = question.messages
         self.used_ids = question.ids
         self._session = session
-        self._user, self._seal, self._site = user, seal, site
+        self._user, self._seal, self._place = user, seal, place
         self._options = options
         self._sealed: Thread | None = None  # the thread that the page has
         self._thread: Thread | None = None  # the thread that the question is asked in
         if question.seal is not None:
             try:
-                self._thread = seal.open(question.seal, user, site)
+                self._thread = seal.open(question.seal, user, place)
             except SealError as error:  # also after another secret, or when a reader has signed in
                 reason = "a page's sealed thread is %s: the question is asked without it"
                 log.info(reason, error, extra=log_fields("ask"))
@@ -163,7 +163,7 @@ class PageChat(Chat):
 
     def _with_seal(self, event: Wire, thread: Thread) -> bytes:
         self._sealed = thread
-        token = self._seal.seal(thread, self._user, self._site)
+        token = self._seal.seal(thread, self._user, self._place)
         return frame({**event, "messageMetadata": {**event.get("messageMetadata", {}), "threadId": token}})
 
 
@@ -173,14 +173,14 @@ class StoredChat(Chat):
     def __init__(
         self,
         conversation: Conversation,
-        site: str | None,
+        domain: str | None,
         question: PageQuestion,
         limits: QuestionLimits,
         options: Mapping[str, Any],
     ) -> None:
         super().__init__()
         self._conversation = conversation
-        self._site = site
+        self._domain = domain
         self._question = question
         self._limits = limits
         self._options = options
@@ -196,7 +196,7 @@ class StoredChat(Chat):
         history = await _loaded(self._conversation)
         self.learn(self._conversation.thread)
         last = history[-1] if history else None
-        if last is not None and _site_of(last) != self._site:
+        if last is not None and _domain_of(last) != self._domain:
             self._conversation.forget_thread()
         target = self._question.message_id
         self._asked = [Message.from_wire(message) for message in self._question.messages]
@@ -244,11 +244,11 @@ class StoredChat(Chat):
         return super().frames(wire, thread)
 
     def _kept(self, message: Message) -> Message:
-        """Return *message* for the store, with its id in the web page, without the thread, with its site."""
+        """Return *message* for the store, with its id in the web page and its domain, without the thread."""
         wire = self.hider.hide(message.to_wire())
-        if self._site is not None:
+        if self._domain is not None:
             metadata = wire.get("metadata")
-            wire["metadata"] = {**(metadata if is_object(metadata) else {}), SITE: self._site}
+            wire["metadata"] = {**(metadata if is_object(metadata) else {}), THREAD_DOMAIN: self._domain}
         return evolve(Message.from_wire(wire), id=self.answer_id or message.id)
 
 
@@ -294,10 +294,10 @@ class StoredChats:
         if question.chat_id is None:
             raise RelayRefusal(400, f"The chat's id must be a text of 1 to {ID_CHARACTERS} characters.")
         rest, own = dict(options), self._session.options.domain
-        site = rest.pop("domain", None) or own
-        session = self._session if site == own else self._session.with_options(domain=site)
+        domain = rest.pop("domain", None) or own
+        session = self._session if domain == own else self._session.with_options(domain=domain)
         conversation = self._conversation(session, question.chat_id, user, fp=fp)
-        return StoredChat(conversation, None if site == own else site, question, self._limits, rest)
+        return StoredChat(conversation, None if domain == own else domain, question, self._limits, rest)
 
     async def history(self, chat_id: str, user: str, progress: Wire | None) -> MemoryLog:
         """Return the newest messages of a conversation as a JSON list of UIMessages, by ``page_events``.
@@ -357,9 +357,9 @@ def _unreadable(error: StateError) -> RelayRefusal:
     return RelayRefusal(503, UNREADABLE_TEXT)
 
 
-def _site_of(message: Message) -> object:
-    """Return the site of the thread of *message*, which ends a turn; None for the session's."""
-    return message.metadata.get(SITE) if is_object(message.metadata) else None
+def _domain_of(message: Message) -> object:
+    """Return the domain of the thread of *message*, which ends a turn; None for the session's."""
+    return message.metadata.get(THREAD_DOMAIN) if is_object(message.metadata) else None
 
 
 def _turn_start(history: Sequence[Message], at: int) -> int:

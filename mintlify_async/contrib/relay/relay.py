@@ -259,8 +259,8 @@ class Relay:
         if self._chats is not None:
             fp = self._seal.pseudonym(user)
             return self._chats.chat(question, user=user, fp=fp, options=options)
-        site = f"{self._session.base_url} {options.get('domain') or self._session.options.domain}"
-        return PageChat(self._session, question, user=user, seal=self._seal, site=site, options=options)
+        place = f"{self._session.base_url} {options.get('domain') or self._session.options.domain}"
+        return PageChat(self._session, question, user=user, seal=self._seal, place=place, options=options)
 
     async def _resume(self, request: Request, user: str) -> Response:
         """Stream the chat's answer from its start; 204 when there is none.
