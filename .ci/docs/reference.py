@@ -96,7 +96,7 @@ class Writer:
 
     def _class(self, cls: type, name: str, made_by: str) -> str:
         docs, base = Docs(cls), self._documented_base(cls)
-        # Users call no protocol and no enumeration, and of the errors only those that document their arguments.
+        # Users call no protocol and no enumeration; of the errors, those with documented arguments.
         error = issubclass(cls, BaseException) and not docs.arguments
         foreign = error or issubclass(cls, enum.Enum) or getattr(cls, "_is_protocol", False)
         parts, parameters = [], list[inspect.Parameter]()

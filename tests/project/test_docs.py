@@ -196,7 +196,7 @@ def test_each_entry_explains_its_fields():
 
 
 def test_each_class_with_documented_arguments_shows_its_call():
-    """Who writes `raise RelayRefusal(…)` or `return Answer(…)` sees the arguments in order, with their defaults."""
+    """Who writes ``raise RelayRefusal(…)`` or ``return Answer(…)`` sees the arguments in their order."""
     pages = {
         page: FILES[f"reference/{page}"].read_text("utf-8") for page in {one.page for one in make.entries()}
     }
