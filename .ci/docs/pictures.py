@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = Path(mintlify_async.__file__).parent / "docs"
 IMAGES = DOCS / "images"
 QUESTION = "How do I send a follow-up to a job?"
-WIDTH = 64
+WIDTH = 68
 """Columns of the terminal. More could not be read on a telephone."""
 
 PAGES = ("how-to/jobs.md",)
@@ -113,7 +113,7 @@ def terminal_picture() -> str:
     picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL)
     picture = picture.replace("Fira Code", "ui-monospace, Menlo, Consolas")
     # Without a width, a page would make the picture as wide as itself.
-    picture = picture.replace("<svg ", '<svg width="640" ', 1)
+    picture = picture.replace("<svg ", '<svg width="680" ', 1)
     return re.sub(r"[ \t]+$", "", picture, flags=re.MULTILINE)
 
 
