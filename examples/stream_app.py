@@ -78,6 +78,7 @@ async def answer(q: str) -> dict[str, Any]:
 @app.get("/", response_class=HTMLResponse)
 async def page() -> str:
     return """<!doctype html><meta charset="utf-8"><title>Ask</title>
+<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
 <form><input name="q" placeholder="Your question" required> <button>Ask</button></form>
 <pre style="white-space: pre-wrap"></pre><ul></ul>
 <script>

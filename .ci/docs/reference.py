@@ -96,8 +96,9 @@ class Writer:
 
     def _class(self, cls: type, name: str, made_by: str) -> str:
         docs, base = Docs(cls), self._documented_base(cls)
-        # Users make no instance of a protocol, an enumeration or an error by a call.
-        foreign = issubclass(cls, BaseException | enum.Enum) or getattr(cls, "_is_protocol", False)
+        # Users call no protocol and no enumeration; of the errors, those with documented arguments.
+        error = issubclass(cls, BaseException) and not docs.arguments
+        foreign = error or issubclass(cls, enum.Enum) or getattr(cls, "_is_protocol", False)
         parts, parameters = [], list[inspect.Parameter]()
         if not made_by and not foreign:
             known = {one.name for one in _parameters(base)} if attrs.has(base) else set[str]()

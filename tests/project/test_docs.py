@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import tomllib
@@ -192,6 +193,26 @@ def test_each_entry_explains_its_fields():
     classes = {name: entry for name, entry in calls.items() if re.search(rf"```py\n{name}\(", entry)}
     classes = {name: entry for name, entry in classes.items() if name[0].isupper() and "." not in name}
     assert not [name for name, entry in classes.items() if "| Meaning |" not in entry]
+
+
+def test_each_class_with_documented_arguments_shows_its_call():
+    """Who writes ``raise RelayRefusal(…)`` or ``return Answer(…)`` sees the arguments in their order."""
+    pages = {
+        page: FILES[f"reference/{page}"].read_text("utf-8") for page in {one.page for one in make.entries()}
+    }
+    given = TABLES["given"]
+    made = [
+        one
+        for one in make.entries()
+        if isinstance(one.thing, type)
+        and "\nArgs:\n" in inspect.cleandoc(one.thing.__doc__ or "")
+        and not {one.name, f"{one.page}.{one.name}"} & {*given}
+    ]
+    texts = {
+        one.name: pages[one.page].partition(f"\n## {one.name}\n")[2].partition("\n## ")[0] for one in made
+    }
+    assert {"RelayRefusal", "Timeouts"} <= {*texts}
+    assert not [name for name, text in texts.items() if f"```py\n{name}(" not in text]
 
 
 def test_each_error_has_advice_and_a_row():

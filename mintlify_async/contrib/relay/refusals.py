@@ -50,7 +50,7 @@ UNSAVED_TEXT = "This answer could not be saved, so it will be gone after a reloa
 class RelayRefusal(HTTPException):
     """Refuses a web page's request. FastAPI and Starlette turn it into a response.
 
-    Attributes:
+    Args:
         status_code: The HTTP status.
         detail: One short sentence for the user.
         headers: Additional headers, such as ``Retry-After``.
