@@ -22,7 +22,7 @@ PACKAGE = Path(mintlify_async.__file__).parent
 
 FLOORS = [
     {"errors", "version"},
-    {"checks"},
+    {"checks", "habits"},
     {"runtime", "model"},
     {"events", "messages", "storage"},
     {"quota", "rendering"},
@@ -86,6 +86,8 @@ FRIENDS = {
     ("contrib", "storage"),  # the stores in Redis and Postgres keep the rules of the other stores
     ("contrib", "errors"),
     ("contrib", "checks"),
+    ("contrib", "habits"),  # one table for the old names of all wings
+    ("testing", "habits"),
 }
 """Outer wings that may import what another wing does not offer to users."""
 

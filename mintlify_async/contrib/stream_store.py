@@ -11,9 +11,11 @@ from typing import Any
 from attrs import field, frozen
 
 from mintlify_async.checks import LARGEST, check_field, check_number
+from mintlify_async.habits import helpful
 from mintlify_async.runtime.closing import NothingToClose
 
 
+@helpful
 @frozen(kw_only=True)
 class MemoryStreamStore(NothingToClose):
     """Running answers in the memory of this process, for an app with one worker.

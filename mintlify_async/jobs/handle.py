@@ -15,6 +15,7 @@ from attrs import evolve
 
 from ..checks import check_seconds, check_wait
 from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
+from ..habits import helpful
 from ..http.core import Core
 from ..http.first_byte import Sending
 from ..http.observer import note_job
@@ -40,6 +41,7 @@ _NOT_READ: Final = (
 )
 
 
+@helpful
 class JobHandle(InModels):
     """One agent job. Awaiting a handle is :meth:`wait` with its defaults.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Generic, Self, TypeVar
 
 from ..errors import StateError
-from ..settings.habits import AsyncOnly
+from ..habits import AsyncOnly
 
 T = TypeVar("T")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from ..checks import check_keep
+from ..habits import helpful
 from ..runtime.closing import NothingToClose
 from .store import Record, Snapshot, TakeResult, Usage, Window, damaged_record
 
@@ -37,6 +38,7 @@ _EXPIRE: Final = "DELETE FROM slots WHERE log = ? AND at <= ?"
 _SLOT: Final = "INSERT OR IGNORE INTO slots (log, slot, at) VALUES (?, ?, ?)"
 
 
+@helpful
 class SQLStore(NothingToClose):
     """A store in an SQL database.
 

@@ -17,6 +17,7 @@ from mintlify_async.checks import check_seconds
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.runtime.closing import NothingToClose
 
+from ...habits import helpful
 from ..stream_store import SharedAnswer
 from .scripts import RedisScripts, text
 
@@ -33,6 +34,7 @@ KEEP_MORE_MS: Final = 60_000
 """How much longer the bytes of an answer are kept than ``keep``, after the last write of its worker."""
 
 
+@helpful
 class RedisStreamStore(RedisScripts, NothingToClose):
     """Running answers on a Redis, for any number of workers: ``streams=RedisStreamStore(client)``.
 

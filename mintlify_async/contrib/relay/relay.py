@@ -25,6 +25,7 @@ from starlette.routing import Route
 from mintlify_async import ConfigurationError, QuotaExceededError
 from mintlify_async.checks import check_number, check_seconds, check_store
 
+from ...habits import helpful
 from .. import extra_missing
 from ..stream_store import MemoryStreamStore
 from .answer_logs import Log
@@ -61,6 +62,7 @@ JSON = [
 ]
 
 
+@helpful
 class Relay:
     """Answers ``useChat`` pages with the assistant. All keys stay on the server.
 
