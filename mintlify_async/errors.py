@@ -39,6 +39,7 @@ The texts of status errors are made in ``protocol/responses.py``, those of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -484,3 +485,9 @@ class JobTimeoutError(MintlifyError, TimeoutError):
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - it reads the names of classes by itself
     name for name, value in globals().items() if isinstance(value, type) and issubclass(value, MintlifyError)
 ]
+
+
+if not TYPE_CHECKING:  # a type checker finds the mistake
+
+    def __getattr__(name: str) -> object:
+        return import_module(".habits", __package__).missing_name(__name__, name)

@@ -22,7 +22,7 @@ PACKAGE = Path(mintlify_async.__file__).parent
 
 FLOORS = [
     {"errors", "version"},
-    {"checks"},
+    {"checks", "habits"},
     {"runtime", "model"},
     {"events", "messages", "storage"},
     {"quota", "rendering"},
@@ -87,6 +87,8 @@ FRIENDS = {
     ("contrib", "errors"),
     ("contrib", "checks"),
     ("contrib", "settings"),  # the protocol of an observer
+    ("contrib", "habits"),  # one table for the old names of all wings
+    ("testing", "habits"),
 }
 """Outer wings that may import what another wing does not offer to users."""
 

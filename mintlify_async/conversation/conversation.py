@@ -16,6 +16,7 @@ from attrs import evolve
 from ..assistant.reply import Reply
 from ..checks import check_name
 from ..errors import ConfigurationError, StateError
+from ..habits import helpful
 from ..http.core import Core
 from ..messages import Message, Question, coerce_messages
 from ..model.json_text import as_object
@@ -39,6 +40,7 @@ class MakesConversations(Protocol):
         ...
 
 
+@helpful
 class Conversation:
     """A conversation with the assistant. Each question is sent with its history and its thread.
 

@@ -15,6 +15,7 @@ from attrs import evolve
 
 from ..checks import check_seconds, check_wait
 from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
+from ..habits import AsyncOnly, helpful
 from ..http.core import Core
 from ..http.first_byte import Sending
 from ..http.observer import note_job
@@ -25,7 +26,6 @@ from ..model.response_info import ResponseInfo
 from ..protocol.calls import Call, get_job_call, send_message_call
 from ..runtime import dates
 from ..runtime.log_fields import log_fields
-from ..settings.habits import AsyncOnly
 from ..settings.options import Observation
 from ..settings.poll_policy import DEFAULT_TIMEOUT
 from .requests import look_at, moment, observed, once, post, states_of
@@ -43,6 +43,7 @@ _NOT_READ: Final = (
 )
 
 
+@helpful
 class JobHandle(InModels):
     """One agent job. Awaiting a handle is :meth:`wait` with its defaults.
 

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from attrs import field, frozen
 
 from ..checks import check_bool, check_field, check_number
+from ..habits import helpful
 from ..model.operation import OPERATIONS, OperationName
 
 Outcome = Literal["not_sent", "refused", "answered", "unknown"]
@@ -24,6 +25,7 @@ TRY_AGAIN_STATUSES: Final = frozenset((408, 425))
 """Statuses below 500 after which a GET is sent again."""
 
 
+@helpful
 @frozen(kw_only=True)
 class RetryPolicy:
     """Decides whether, and after how long, a request is sent again.

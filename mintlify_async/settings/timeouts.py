@@ -5,8 +5,10 @@ from __future__ import annotations
 from attrs import field, frozen
 
 from ..checks import check_bool, check_field, check_seconds
+from ..habits import helpful
 
 
+@helpful
 @frozen(kw_only=True)
 class Timeouts:
     """How long each step of a call may take, in seconds.

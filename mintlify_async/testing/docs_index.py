@@ -15,6 +15,7 @@ from typing import Any
 from attrs import frozen
 
 from ..errors import ConfigurationError
+from ..habits import helpful
 
 DEFAULT_DOCS = Path(__file__).parents[1] / "docs"
 """The documentation that ships with the package."""
@@ -175,6 +176,7 @@ def _without_gaps(content: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", content).strip()
 
 
+@helpful
 @frozen(kw_only=True, eq=False)
 class DocsIndex:
     """``service.docs`` has the pages of a folder and an index of their headings.

@@ -19,6 +19,7 @@ from mintlify_async.checks import check_seconds
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.storage.store import NothingToClose
 
+from ...habits import helpful
 from .scripts import RedisScripts, text
 
 ReadState = Literal["running", "ended", "lost"]
@@ -49,6 +50,7 @@ class SharedAnswer:
     running: bool
 
 
+@helpful
 class RedisStreamStore(RedisScripts, NothingToClose):
     """Running answers on a Redis, for any number of workers: ``streams=RedisStreamStore(client)``.
 

@@ -16,6 +16,7 @@ from attrs import field, frozen
 
 from mintlify_async import StateError
 from mintlify_async.checks import LARGEST, check_field, check_number
+from mintlify_async.habits import helpful
 from mintlify_async.storage.store import NothingToClose
 
 from .page_events import DONE, INTERRUPTED
@@ -38,6 +39,7 @@ TICK = 0.1
 _END = -1  # the place after the end of a log on another worker
 
 
+@helpful
 @frozen(kw_only=True)
 class MemoryStreamStore(NothingToClose):
     """Running answers in the memory of this process, for an app with one worker.

@@ -26,6 +26,7 @@ from mintlify_async import ConfigurationError, QuotaExceededError
 from mintlify_async.checks import check_number, check_seconds, check_store
 from mintlify_async.runtime.log_fields import log_fields
 
+from ...habits import helpful
 from .. import extra_missing
 from .answer_logs import Log, MemoryStreamStore
 from .answer_places import RunningAnswers, chat_key
@@ -61,6 +62,7 @@ JSON = [
 ]
 
 
+@helpful
 class Relay:
     """Answers ``useChat`` pages with the assistant. All keys stay on the server.
 
