@@ -10,7 +10,6 @@ import sys
 from typing import Any
 
 from celery import Celery, Task
-from redis.asyncio import Redis
 
 from mintlify_async import (
     APIConnectionError,
@@ -20,9 +19,10 @@ from mintlify_async import (
     RateLimitError,
     StateError,
 )
-from mintlify_async.contrib.redis import RedisStore
+from mintlify_async.contrib.stores import open_store
 
 URL = os.environ["REDIS_URL"]
+LEDGER = os.environ.get("MINTLIFY_LEDGER", URL)
 LOOK = 25.0  # seconds that one task waits for a job before it makes room for another
 PAUSE = int(os.environ.get("PAUSE", "20"))  # seconds until the next try or look
 TRIES = 30  # of a creation that certainly did not reach the service
@@ -41,7 +41,7 @@ app.conf.update(
 
 
 async def created(name: str, instruction: str) -> str:
-    async with Redis.from_url(URL) as redis, MintlifySession(ledger=RedisStore(redis)) as session:
+    async with open_store(LEDGER) as store, MintlifySession(ledger=store) as session:
         return str((await session.create_job(instruction, dedupe_key=name)).ref)
 
 

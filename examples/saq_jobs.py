@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, HTTPException
@@ -16,7 +16,7 @@ from saq import CronJob
 from saq.queue.redis import RedisQueue
 
 from mintlify_async import JobRef, MintlifySession, Quota
-from mintlify_async.contrib.redis import RedisStore
+from mintlify_async.contrib.stores import open_store
 
 BEAT = int(os.environ.get("HEARTBEAT", "30"))  # seconds without a heartbeat until a worker counts as dead
 
@@ -28,8 +28,23 @@ class Queue(RedisQueue):
 
 redis = Redis.from_url(os.environ["REDIS_URL"], max_connections=100)  # an idle slot of a worker keeps one
 queue = Queue(redis)
-quota = Quota(mode="wait", store=RedisStore(redis))
-session = MintlifySession(ledger=RedisStore(redis), quota=quota)
+
+
+@asynccontextmanager
+async def new_session() -> AsyncGenerator[MintlifySession]:
+    async with open_store(os.environ.get("MINTLIFY_LEDGER", os.environ["REDIS_URL"])) as store:
+        quota = Quota(mode="wait", store=store)
+        async with MintlifySession(ledger=store, quota=quota) as session:
+            yield session
+
+
+async def startup(ctx: Any) -> None:
+    ctx["open"] = AsyncExitStack()
+    ctx["session"] = await ctx["open"].enter_async_context(new_session())
+
+
+async def shutdown(ctx: Any) -> None:
+    await ctx["open"].aclose()
 
 
 async def hand_over(ctx: Any = None) -> None:
@@ -41,7 +56,7 @@ async def hand_over(ctx: Any = None) -> None:
 
 async def wait(ctx: Any, *, ref: str) -> None:
     async with asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(session.job(ref).wait(timeout=None, check=False))
+        waiting = tasks.create_task(ctx["session"].job(ref).wait(timeout=None, check=False))
         while not (await asyncio.wait([waiting], timeout=BEAT / 3))[0]:
             await ctx["job"].update()  # a heartbeat
     done = waiting.result()
@@ -50,13 +65,14 @@ async def wait(ctx: Any, *, ref: str) -> None:
 
 
 again = CronJob(hand_over, cron=os.environ.get("AGAIN", "* * * * *"))
-settings = {"queue": queue, "functions": [wait], "cron_jobs": [again], "shutdown": session.__aexit__}
+settings = {"queue": queue, "functions": [wait], "cron_jobs": [again]}
+settings |= {"startup": startup, "shutdown": shutdown}
 settings |= {"concurrency": 50, "timers": {"sweep": max(1, BEAT // 3)}}
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-    async with session:
+    async with new_session() as app.state.session:
         yield
     await queue.disconnect()
 
@@ -66,7 +82,7 @@ app = FastAPI(lifespan=lifespan)
 
 @app.post("/jobs")
 async def create(request_id: str, prompt: str) -> dict[str, str]:
-    job = await session.create_job(prompt, dedupe_key=request_id)
+    job = await app.state.session.create_job(prompt, dedupe_key=request_id)
     if not await redis.hexists("job-results", job.id):
         await redis.sadd("open-jobs", str(job.ref))
         await hand_over()

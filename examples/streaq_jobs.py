@@ -11,18 +11,17 @@ from datetime import timedelta
 from typing import Any
 
 from fastapi import FastAPI, HTTPException
-from redis.asyncio import Redis
 from streaq import TaskStatus, Worker
 
 from mintlify_async import MintlifySession, Quota
-from mintlify_async.contrib.redis import RedisStore
+from mintlify_async.contrib.stores import open_store
 
 
 @asynccontextmanager
 async def new_session() -> AsyncGenerator[MintlifySession]:
-    async with Redis.from_url(os.environ["REDIS_URL"]) as redis:
-        quota = Quota(mode="wait", store=RedisStore(redis))
-        async with MintlifySession(ledger=RedisStore(redis), quota=quota) as session:
+    async with open_store(os.environ.get("MINTLIFY_LEDGER", os.environ["REDIS_URL"])) as store:
+        quota = Quota(mode="wait", store=store)
+        async with MintlifySession(ledger=store, quota=quota) as session:
             yield session
 
 

@@ -2,6 +2,9 @@
 
 >>> from mintlify_async import MintlifySession, TextDelta, Finish
 
+The documentation is in the folder ``docs`` of this package: ``llms.txt`` has a line for each page, and
+``python -m mintlify_async docs WORD`` prints the pages that contain a text.
+
 Each name is loaded from its module when it is first used (PEP 562), so
 ``import mintlify_async`` takes next to no time. Type checkers read ``__init__.pyi``,
 which names the same modules.
@@ -26,13 +29,14 @@ _MODULES = {
     "ContextItem": "model.question_options",
     "Conversation": "conversation.conversation",
     "Finish": "events",
+    "FollowUp": "jobs.handle",
     "Job": "model.job_record",
     "JobFailedError": "errors",
     "JobHandle": "jobs.handle",
     "JobRef": "model.job_ref",
     "JobStatus": "model.job_record",
     "JobTimeoutError": "errors",
-    "Ledger": "jobs.open_claims",
+    "Ledger": "jobs.ledger",
     "Limit": "quota.gate",
     "MemoryStore": "storage.memory",
     "Message": "messages",
@@ -62,7 +66,6 @@ _MODULES = {
     "TextDelta": "events",
     "Thread": "model.thread",
     "Timeouts": "settings.timeouts",
-    "Turn": "jobs.handle",
     "UnexpectedResponseError": "errors",
     "answer_markdown": "rendering.markdown",
     "as_completed": "jobs.wait_all",
@@ -78,7 +81,7 @@ __all__ = [*_MODULES, "__version__"]  # pyright: ignore[reportUnsupportedDunderA
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _import_module(".habits", __name__).missing_name(__name__, name)
     value = getattr(_import_module(f".{_MODULES[name]}", __name__), name)
     globals()[name] = value  # the next use does not call this function
     return value

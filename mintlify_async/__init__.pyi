@@ -31,9 +31,9 @@ from .errors import UnexpectedResponseError as UnexpectedResponseError
 from .events import Finish as Finish
 from .events import StreamEvent as StreamEvent
 from .events import TextDelta as TextDelta
+from .jobs.handle import FollowUp as FollowUp
 from .jobs.handle import JobHandle as JobHandle
-from .jobs.handle import Turn as Turn
-from .jobs.open_claims import Ledger as Ledger
+from .jobs.ledger import Ledger as Ledger
 from .jobs.wait_all import as_completed as as_completed
 from .jobs.wait_all import wait_all as wait_all
 from .messages import Message as Message

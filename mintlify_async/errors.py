@@ -39,6 +39,7 @@ The texts of status errors are made in ``protocol/responses.py``, those of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -50,13 +51,13 @@ if TYPE_CHECKING:
     from .model.job_ref import JobRef
     from .model.thread import Thread
 
-EXCERPT_CHARACTERS = 200  # of a server's own text in a message, while an attribute keeps the full text
+PRINTED_CHARACTERS = 200  # of a server's own text in a message, while an attribute keeps the full text
 
 
 Sent = Literal["no", "maybe"]
 
 
-def printable(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
+def printable(text: str, limit: int = PRINTED_CHARACTERS) -> str:
     r"""Return *text* as one printable line, with control characters escaped and cut after *limit* characters.
 
     >>> printable("a\nb")
@@ -318,11 +319,6 @@ def status_error_class(status: int) -> type[APIStatusError]:
     return _BY_STATUS.get(status, APIStatusError)
 
 
-def thread_is_lost(error: MintlifyError) -> bool:
-    """Return whether *error*, of a question in a thread, says that the service has lost the thread (404)."""
-    return isinstance(error, NotFoundError)
-
-
 class UnexpectedResponseError(MintlifyError):
     """The response is not an error, but it does not match the interface of the service.
 
@@ -489,3 +485,9 @@ class JobTimeoutError(MintlifyError, TimeoutError):
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - it reads the names of classes by itself
     name for name, value in globals().items() if isinstance(value, type) and issubclass(value, MintlifyError)
 ]
+
+
+if not TYPE_CHECKING:  # a type checker finds the mistake
+
+    def __getattr__(name: str) -> object:
+        return import_module(".habits", __package__).missing_name(__name__, name)

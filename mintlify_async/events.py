@@ -437,5 +437,5 @@ EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
 )
 """The class of each type on the wire; ``data-*`` is :class:`Data`, any other :class:`UnknownEvent`."""
 
-__all__ = ["Event", "StreamEvent"]
+__all__ = ["MISSING", "Event", "StreamEvent"]
 __all__ += [cls.__name__ for cls in get_args(StreamEvent)]

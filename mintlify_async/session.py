@@ -12,6 +12,7 @@ from attrs import evolve
 
 from .assistant.reply import Reply
 from .checks import ANONYMOUS, URLObject, check_function, check_type, check_wait
+from .habits import helpful
 from .http.attempts import quota_left, unblock
 from .http.core import Core, Lifetime, Shared
 from .http.transport import transport_settings
@@ -31,7 +32,6 @@ from .runtime.recordings import Recordings
 from .settings.api_keys import KeySource
 from .settings.assumptions import Assumptions
 from .settings.environment import from_environment, session_keys
-from .settings.habits import helpful, hide_keys
 from .settings.options import DEFAULT_RETRIEVAL_PAGE_SIZE, Observer, Options, check_ready
 from .settings.poll_policy import DEFAULT_TIMEOUT, PollPolicy
 from .settings.retry_policy import RetryPolicy
@@ -51,6 +51,7 @@ __all__ = ["MintlifySession", "record_requests", "steps_of"]
 log = logging.getLogger("mintlify_async")
 
 
+@helpful
 class MintlifySession:
     """A client of the Mintlify documentation service, for agent jobs and the streaming assistant.
 
@@ -97,7 +98,6 @@ class MintlifySession:
         ConfigurationError: An argument is invalid. ``.field`` names it. A missing key is reported by calls.
     """
 
-    @helpful
     def __init__(
         self,
         *,
@@ -151,7 +151,6 @@ class MintlifySession:
 
     # The verbs ----------------------------------------------------------------------------------
 
-    @helpful
     async def create_job(
         self,
         prompt: str,
@@ -213,7 +212,6 @@ class MintlifySession:
         project = core.options.project_id if project_id is None else core.options.project(project_id)
         return handle_for(core, ref, project_id=project)
 
-    @helpful
     async def run_job(
         self,
         prompt: str,
@@ -265,7 +263,6 @@ class MintlifySession:
                     raise
             return await wait_for_own(JobHandle(whole, state), timeout, check=check)
 
-    @helpful
     def ask(
         self,
         question: Question,
@@ -324,7 +321,6 @@ class MintlifySession:
         }
         return Reply(core, ask_call(core.options, question, options))
 
-    @helpful
     def conversation(
         self,
         *,
@@ -391,8 +387,8 @@ class MintlifySession:
 
         Args:
             operation: The operation.
-            fp: A user, for the rest of his ``ask_per_user``. By default, that limit is left out, unless the
-                session has an ``fp``.
+            fp: A user, whose rest of ``ask_per_user`` is included. By default, that limit is left out,
+                unless the session has an ``fp``.
 
         Raises:
             ConfigurationError: *operation* is not one of the three, or its project, domain or key is missing,
@@ -463,7 +459,7 @@ class MintlifySession:
         Raises:
             ConfigurationError: An option does not exist, or its value is invalid.
         """
-        hide_keys(changes)
+        changes |= {name: hidden(changes[name]) for name in ("admin_key", "assistant_key") if name in changes}
         core = self._core.check_open()
         policies = {"timeouts": timeouts, "retry": retry, "poll": poll}
         changes |= {name: value for name, value in policies.items() if value is not None}

@@ -152,7 +152,7 @@ def test_the_thread_key_is_masked_and_not_written() -> None:
     for kind in ("finish", "start", "future"):
         event = parse_event(json.dumps({**wire, "type": kind}))
         assert "secret" not in repr(event)
-        assert event.extra["threadKey"] == "***"
+        assert event.extra["threadKey"] == "****"
         assert "threadKey" not in json.dumps(event.to_wire())
     finish = parse_event(json.dumps(wire))
     assert finish.to_wire()["messageMetadata"] == {"deep": [{"n": 1}]}
@@ -224,7 +224,7 @@ def test_a_thread_key_in_provider_metadata_is_masked_and_data_stays() -> None:
     """The repr and the wire have no key in metadata; the content of a data part is the application's."""
     metadata = {"a": {"threadKey": "s", "n": 1}}
     delta = parse_event(json.dumps({"type": "text-start", "id": "0", "providerMetadata": metadata}))
-    assert delta.provider_metadata == {"a": {"threadKey": "***", "n": 1}}
+    assert delta.provider_metadata == {"a": {"threadKey": "****", "n": 1}}
     assert events.TextStart(id="0", provider_metadata=metadata).to_wire()["providerMetadata"] == {
         "a": {"n": 1}
     }

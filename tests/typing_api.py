@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Any, assert_never, assert_type
 
 import mintlify_async as m
+from mintlify_async import events as e
 from mintlify_async import messages as p
 from mintlify_async.jobs.claims import Claim
 from mintlify_async.model.response_info import ResponseInfo
@@ -29,6 +30,10 @@ async def sessions() -> None:
         session.check("ask")  # type: ignore[arg-type]
 
 
+def absence(part: p.ToolPart) -> str:
+    return "it streams" if part.input is p.MISSING or part.output is e.MISSING else str(part.input)
+
+
 async def jobs(session: m.MintlifySession) -> None:
     handle = await session.create_job("prompt", dedupe_key="key", headers={"a": "b"}, extra_body={"c": 1})
     assert_type(handle, m.JobHandle)
@@ -36,10 +41,10 @@ async def jobs(session: m.MintlifySession) -> None:
     assert_type((handle.job, handle.done), tuple[m.Job | None, bool])
     async for job in handle.watch(timeout=60):
         assert_type(job, m.Job)
-    turn = await handle.send("more", on_active="wait")
-    assert_type(turn, m.Turn)
-    assert_type(await turn, m.Job)
-    for name in ("ref", handle, turn.ref, await handle):
+    follow_up = await handle.send("more", on_active="wait")
+    assert_type(follow_up, m.FollowUp)
+    assert_type(await follow_up, m.Job)
+    for name in ("ref", handle, follow_up.ref, await handle):
         assert_type(session.job(name), m.JobHandle)
     session.job(7)  # type: ignore[arg-type]
     assert_type(await session.run_job("prompt", on_created=print), m.Job)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from page_blocks import ROOT, with_examples
@@ -18,14 +19,15 @@ from mintlify_async.cli.argument_parser import make_parser
 from mintlify_async.testing import pytest_plugin
 
 DOCS = Path(mintlify_async.__file__).parent / "docs"
+START = "Installation, keys, errors, and which call to use."
 
 
 def link(name: str, page: str) -> str | None:
-    """Return the URL of a name, or of a class's method. Of two URLs, return the one on the same page."""
+    """Return the link to a name, or to a class's method. Of two links, return the one on the same page."""
     words = name.split(".")
     matches = [entry for entry in entries() if entry.name in words[-2:]]
     matches.sort(key=lambda entry: entry.page != page)
-    return f"/reference/{matches[0].page}#{matches[0].name.lower()}" if matches else None
+    return f"{matches[0].page}.md#{matches[0].name.lower()}" if matches else None
 
 
 def api_page(page: str) -> str:
@@ -37,8 +39,10 @@ def api_page(page: str) -> str:
     parts: list[str] = []
     for entry in inside:
         advice = TABLES["what_to_do"].get(entry.name, "")
-        parts += [f"## {entry.name}", writer.entry(entry, made_by=TABLES["given"].get(entry.name, ""))]
-        parts.append(f"**What to do:** {advice}" if advice else "")
+        given = TABLES["given"].get(f"{page}.{entry.name}", TABLES["given"].get(entry.name, ""))
+        itself, methods, more = writer.entry(entry, made_by=given).partition("\n\n### ")
+        parts += [f"## {entry.name}", itself, f"**What to do:** {advice}" if advice else ""]
+        parts.append(f"{methods.strip()} {more}" if methods else "")
     if page == "testing":
         parts += ["## pytest fixtures", fixtures(writer)]
     return paragraphs(*parts)
@@ -62,7 +66,9 @@ def command_line_page() -> str:
             parts += [f"### {name} {verb}", command_text(f"mintlify-async {name} {verb}", below)]
         calls = re.findall(r"(?m)^  (.*mintlify-async .*)$", command.epilog or "")
         parts.append("```bash\n" + "\n".join(calls) + "\n```" if calls else "")
-    statuses = [(f"`{status}`", meaning) for status, meaning in TABLES["exit_statuses"].items()]
+    statuses = [
+        (f"`{status}`", meaning.replace("|", "\\|")) for status, meaning in TABLES["exit_statuses"].items()
+    ]
     return paragraphs(*parts, "## Exit statuses", table(("Status", "Meaning"), statuses))
 
 
@@ -115,13 +121,37 @@ def made_pages() -> dict[Path, str]:
     others = {"command-line": command_line_page, "environment": environment_page}
     pages: dict[Path, str] = {}
     for page, words in TABLES["pages"].items():
-        front = f'---\ntitle: "{words["title"]}"\ndescription: "{words["description"]}"\n---\n'
-        note = "{/* Made by `tox -e docs`: change the docstrings, not this page. */}"
+        note = "<!-- Made by `tox -e docs`: change the docstrings, not this page. -->"
         text = others[page]() if page in others else api_page(page)
-        page_text = paragraphs(f"{front}\n{note}", words["opening"], text)
-        pages[DOCS / "reference" / f"{page}.mdx"] = f"{page_text}\n"
-    by_hand = [ROOT / "README.md", *(file for file in DOCS.rglob("*.mdx") if file.parent.name != "reference")]
-    return pages | {file: with_examples(file.read_text(encoding="utf-8")) for file in by_hand}
+        page_text = paragraphs(f"# {words['title']}", words["description"], note, words["opening"], text)
+        pages[DOCS / "reference" / f"{page}.md"] = f"{page_text}\n"
+    by_hand = [ROOT / "README.md", *(file for file in DOCS.rglob("*.md") if file.parent.name != "reference")]
+    pages |= {file: with_examples(file.read_text(encoding="utf-8")) for file in by_hand}
+    return pages | {DOCS.parent / "llms.txt": llms_text(pages)}
+
+
+def groups_of(index: str) -> dict[str, list[str]]:
+    """Return the paths of the pages in each row of the table *All pages*, which has their order."""
+    rows = re.findall(r"(?m)^\| ([^|]+) \| (\[.+) \|$", index.partition("\n## All pages\n")[2])
+    return {group: re.findall(r"\]\(([^)]+)\)", links) for group, links in rows}
+
+
+def opening_of(page: str) -> tuple[str, str]:
+    """Return the title of a page, and the sentence below it."""
+    match = re.match(r"# ([^\n]+)\n\n(.+?)\n\n", page, re.DOTALL)
+    assert match, f"a page begins with its title and a sentence, not with {page[:60]!r}"
+    return match[1], " ".join(match[2].split())
+
+
+def llms_text(pages: Mapping[Path, str]) -> str:
+    """Return the list of the pages, with a line for each."""
+    title, words = opening_of(pages[DOCS / "index.md"])
+    parts = [f"# {title}", f"> {words}", f"- [Start here](docs/index.md): {START}"]
+    for group, paths in groups_of(pages[DOCS / "index.md"]).items():
+        openings = [(path, *opening_of(pages[DOCS / path])) for path in paths]
+        lines = [f"- [{title}](docs/{path}): {words}" for path, title, words in openings]
+        parts += [f"## {group}", "\n".join(lines)]
+    return f"{paragraphs(*parts)}\n"
 
 
 def main() -> None:

@@ -1,7 +1,6 @@
 """Reads the code blocks of README and pages. A comment above a block says how it runs.
 
-The comment is ``{/* block: script */}`` in a page and ``<!-- block: script -->`` in README. The service shows
-the words after a block's language as its title. So they are a file name, and nothing else.
+The comment is ``<!-- block: script -->``. What stands after a block's language is a file name.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 
 FENCE = re.compile(
-    r"^(?P<lead>[ \t]*(?:\{/\*|<!--) block: (?P<mark>[^\n]*?) (?:\*/\}|-->)\n)?"
+    r"^(?P<lead>[ \t]*<!-- block: (?P<mark>[^\n]*?) -->\n)?"
     r"(?P<indent>[ \t]*)(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<text>.*?)^[ \t]*(?P=fence)[ \t]*$",
     re.MULTILINE | re.DOTALL,
 )
@@ -53,7 +52,7 @@ class Block(NamedTuple):
 
 
 def blocks_of(file: Path) -> list[Block]:
-    """Return the fenced blocks of a page, in order. A block inside a component may be indented."""
+    """Return the fenced blocks of a page, in order. A block inside a list may be indented."""
     page = file.read_text(encoding="utf-8")
     return [_block(file, match) for match in FENCE.finditer(page)]
 

@@ -31,9 +31,11 @@ from tests.support.child_process import child_environment
 ROOT = Path(__file__).parents[2]
 DOCS = Path(mintlify_async.__file__).parent / "docs"
 IMAGES = DOCS / "images"
-QUESTION = "How do I continue a thread?"
-WIDTH = 96
-PAGES = ("explanation/threads-and-keys.mdx", "explanation/at-most-once.mdx")
+QUESTION = "How do I send a follow-up to a job?"
+WIDTH = 68
+"""Columns of the terminal. More could not be read on a telephone."""
+
+PAGES = ("how-to/jobs.md",)
 """What the pictured answer is searched in: not all pages, so that the picture changes less often."""
 
 COLUMNS = {"aiohttp": ("aiohttp",), "httpx": ("httpx", "httpx-sse"), "openai": ("openai",)}
@@ -54,7 +56,7 @@ STYLE = (
     "{text{fill:#aab}.t{fill:#eee}.peer{fill:#66707c}.floor{fill:#3d444d}}"
 )
 
-RELAY_SIZE = {"width": 760, "height": 890}
+RELAY_SIZE = {"width": 480, "height": 980}
 RELAY_QUESTION = "How do I log in without a browser?"
 RELAY_ANSWER = """Create a token under **Settings → Access tokens**, and give it to the CLI in a variable. No
 browser is opened, and the token works [until you revoke it](/tokens#revoke).
@@ -110,6 +112,8 @@ def terminal_picture() -> str:
     # Without the rules that would load fonts from the net.
     picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL)
     picture = picture.replace("Fira Code", "ui-monospace, Menlo, Consolas")
+    # Without a width, a page would make the picture as wide as itself.
+    picture = picture.replace("<svg ", '<svg width="680" ', 1)
     return re.sub(r"[ \t]+$", "", picture, flags=re.MULTILINE)
 
 
@@ -143,16 +147,17 @@ def speed_picture(results: dict[str, Any]) -> str:
     """Return the row of the burst as bars, shortest first, in an SVG picture."""
     row = next(row for row in results["rows"] if row["name"] == "burst")
     costs = sorted((cost[0], name) for name, cost in row["costs"].items() if name != "control")
-    parts, y = [f'<text class="t" y="24">{row["title"]} ({row["unit"]}, less is better)</text>'], 36
+    parts, y = [f'<text class="t" y="16">{row["title"]}</text>'], 48
+    parts.append(f'<text y="36">{row["unit"]}, less is better</text>')
     for cost, name in costs:
-        length = max(2.0, 460 * cost / costs[-1][0])
+        length = max(2.0, 230 * cost / costs[-1][0])
         kind = {"mintlify-async": "ours", "aiohttp": "floor"}.get(name, "peer")
         label = f"{name}, no parsing" if name == "aiohttp" else escape(name)
         parts.append(f'<text class="{"t" if kind == "ours" else ""}" y="{y + 15}">{label}</text>')
-        parts.append(f'<rect class="{kind}" x="170" y="{y}" width="{length:.0f}" height="18" rx="3"/>')
-        parts.append(f'<text x="{length + 178:.0f}" y="{y + 15}">{cost:,.3g}</text>')
+        parts.append(f'<rect class="{kind}" x="138" y="{y}" width="{length:.0f}" height="18" rx="3"/>')
+        parts.append(f'<text x="{length + 146:.0f}" y="{y + 15}">{cost:,.3g}</text>')
         y += 24
-    opening = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {y}" role="img">'
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" width="600" viewBox="0 0 420 {y}" role="img">'
     return f"{opening}<style>{STYLE}</style>{''.join(parts)}</svg>\n"
 
 
@@ -176,6 +181,9 @@ async def relay_pictures() -> dict[str, bytes]:
         await here.answered(RELAY_QUESTION)
         await here.page.get_by_role("button", name="Copy answer").wait_for()
         await here.page.mouse.move(0, 0)
+        devices = await here.page.context.new_cdp_session(here.page)
+        metrics = {**RELAY_SIZE, "deviceScaleFactor": 2, "mobile": False}  # sharp on every screen
+        await devices.send("Emulation.setDeviceMetricsOverride", metrics)
         for scheme in ("light", "dark"):
             await here.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
             pictures[f"relay-{scheme}.png"] = await here.page.screenshot(caret="hide")
@@ -185,7 +193,7 @@ async def relay_pictures() -> dict[str, bytes]:
 def write() -> None:
     """Write the table and every picture that can be made here."""
     (IMAGES / "terminal.svg").write_text(terminal_picture(), encoding="utf-8")
-    page = DOCS / "explanation" / "speed.mdx"
+    page = DOCS / "explanation" / "speed.md"
     results = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
     (IMAGES / "speed.svg").write_text(speed_picture(results), encoding="utf-8")
     text = with_speed_table(page.read_text(encoding="utf-8"), speed_table(results))

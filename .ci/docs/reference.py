@@ -30,6 +30,9 @@ UNITS = {r"\bbytes\b": "bytes", r"^\w+ \w+ per second": "per second", r"[Ss]econ
 
 LONGEST_LINE = 88
 
+WIRE_MODULES = ("mintlify_async.events", "mintlify_async.messages")
+"""In their classes, a field of one name has one meaning, which stands in the table ``fields`` once."""
+
 
 class Entry(NamedTuple):
     """One public thing under all of its public paths.
@@ -93,13 +96,17 @@ class Writer:
 
     def _class(self, cls: type, name: str, made_by: str) -> str:
         docs, base = Docs(cls), self._documented_base(cls)
-        # Users make no instance of a protocol, an enumeration or an error by a call.
-        foreign = issubclass(cls, BaseException | enum.Enum) or getattr(cls, "_is_protocol", False)
+        # Users call no protocol and no enumeration; of the errors, those with documented arguments.
+        error = issubclass(cls, BaseException) and not docs.arguments
+        foreign = error or issubclass(cls, enum.Enum) or getattr(cls, "_is_protocol", False)
         parts, parameters = [], list[inspect.Parameter]()
         if not made_by and not foreign:
             known = {one.name for one in _parameters(base)} if attrs.has(base) else set[str]()
             parameters = [one for one in _parameters(cls) if one.name not in known]
             parts.append(code(signature(name, parameters, cls.__module__)))
+        if cls.__module__ in WIRE_MODULES:
+            shared = {one.name: TABLES["fields"].get(one.name, "") for one in parameters}
+            docs.arguments = {name: text for name, text in shared.items() if text} | docs.arguments
         parts += [self.text(docs), *self._facts(cls, base)]
         if any(one.name in docs.arguments for one in parameters):
             parts.append(self._arguments(parameters, docs, cls.__module__))
@@ -437,5 +444,5 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape text that would be a component or an expression in MDX."""
-    return re.sub(r"([<{}])", r"\\\1", text)
+    """Escape text that would be HTML."""
+    return text.replace("<", r"\<")

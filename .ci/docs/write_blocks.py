@@ -36,7 +36,7 @@ def main(folder: Path) -> None:
     """Write a module for each block, named after its page and line."""
     docs = Path(mintlify_async.__file__).parent / "docs"
     folder.mkdir(parents=True, exist_ok=True)
-    for file in [ROOT / "README.md", *sorted(docs.rglob("*.mdx"))]:
+    for file in [ROOT / "README.md", *sorted(docs.rglob("*.md"))]:
         for block in blocks_of(file):
             if block.kind in CHECKED:
                 name = f"{file.parent.name}_{file.stem}_{block.line}.py".replace("-", "_")

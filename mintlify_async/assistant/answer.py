@@ -12,6 +12,7 @@ from attrs import frozen
 from ..checks import check_bool, check_number, check_optional_text, check_site, check_text
 from ..errors import ConfigurationError, StateError
 from ..events import StreamEvent
+from ..habits import AsyncOnly, helpful
 from ..messages import Message
 from ..model.in_models import InModels, object_schema, or_null, schema_of
 from ..model.json_text import as_object
@@ -21,7 +22,6 @@ from ..rendering.markdown import HasAnswer, answer_markdown
 from ..rendering.readable_text import suggestions_of, text_after
 from ..rendering.sources import AnswerSource, Suggestion, sources_of
 from ..runtime.caller import Place
-from ..settings.habits import AsyncOnly
 from .message_builder import GrowingText
 from .stream import MessageStream
 
@@ -69,6 +69,7 @@ class Extras:
         return response.request_id if response is not None else None
 
 
+@helpful
 @frozen(kw_only=True, repr=False)
 class Answer(Extras, InModels):
     """A complete answer. Awaiting a :class:`~mintlify_async.assistant.reply.Reply` returns it.

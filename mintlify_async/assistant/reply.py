@@ -26,6 +26,7 @@ from ..errors import (
     UnexpectedResponseError,
 )
 from ..events import Finish, StreamEvent
+from ..habits import AsyncOnly, helpful
 from ..http.attempts import open_answer
 from ..http.live_response import Grace
 from ..http.observer import note
@@ -35,7 +36,6 @@ from ..model.thread import Thread
 from ..protocol.responses import response_info
 from ..runtime.caller import Place, caller
 from ..runtime.limits import TimeLimit
-from ..settings.habits import AsyncOnly
 from .answer import HOW_TO_READ, Answer, Extras, TextStream, already_read, ended, warn_unread
 from .stream import MessageStream
 
@@ -129,6 +129,7 @@ class ReplyTurn(Protocol):
         ...
 
 
+@helpful
 class Reply(Extras, AsyncOnly):
     """An answer of the assistant: an async iterator of typed events, an async context manager, an awaitable.
 

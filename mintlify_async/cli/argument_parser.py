@@ -17,6 +17,7 @@ Agent jobs and the streaming assistant of a documentation service.
   mintlify-async job create "Fix typos" --wait   create a job and wait for it
   mintlify-async doctor                          check settings and network
   mintlify-async demo                            see it work without an account
+  mintlify-async docs                            list the documentation pages
 """
 
 ENVIRONMENT = """\
@@ -65,6 +66,13 @@ examples:
   mintlify-async job wait REF --timeout 600
 
 REF is what `job create` prints. It is not secret and works on every machine.
+""",
+    "docs": """\
+examples:
+  mintlify-async docs
+  mintlify-async docs StreamError
+
+The pages are Markdown files. llms.txt, beside their folder, lists them.
 """,
     "doctor": """\
 It ends with 1 when something is missing or wrong. --verify asks two questions
@@ -133,6 +141,8 @@ serve  run the local service until Ctrl-C, for tests and development
   --quiet  print no line per request
 demo  show every operation, on a local service, without a key
   --plain  plain text, even on a terminal
+docs  print where the pages of the documentation are
+  word?  print only the pages that contain this text, in any case of letters
 doctor  check settings and network; nothing is created
   use?  jobs or questions: check only what these need (default: both)
   --verify  find out which assumptions hold; says the cost first

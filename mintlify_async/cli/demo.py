@@ -52,8 +52,8 @@ JOB = """
 FOLLOW_UP = """
 4. A follow-up. Its wait ends with its own result, not with the first one's.
 
-    turn = await job.send("Mention the command line, too")
-    done = await turn
+    follow_up = await job.send("Mention the command line, too")
+    done = await follow_up
 """
 
 END = """

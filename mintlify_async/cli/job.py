@@ -52,7 +52,10 @@ def _tell_reference(handle: mintlify.JobHandle, options: argparse.Namespace, ter
             terminal.record({"ref": str(handle.ref), **(handle.job.to_wire() if handle.job else {})})
         else:
             terminal.write(str(handle.ref))
-    except (OutputError, BrokenPipeError) as error:
+    except OutputError:
+        terminal.note(note)
+        raise
+    except BrokenPipeError as error:
         terminal.note(note)
         raise OutputError(error) from None
 

@@ -5,57 +5,20 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 import mintlify_async as mintlify
 
 from ..checks import check_path
+from ..contrib.stores import SCHEMES, open_store
 from ..storage import Store
 from .error_advice import UsageError
 
 LEDGER_VARIABLE: Final = "MINTLIFY_LEDGER"
 """Names the ledger of a command without ``--ledger``. Other users cannot see a password in it."""
-
-
-@asynccontextmanager
-async def _open_redis(url: str, create: bool) -> AsyncGenerator[Store]:
-    try:
-        from ..contrib.redis import RedisStore
-    except ModuleNotFoundError as error:
-        raise UsageError(str(error)) from None
-    from redis.asyncio import Redis  # only after the extra was found
-
-    try:
-        client = Redis.from_url(url)  # pyright: ignore[reportUnknownMemberType] - it takes any option
-    except ValueError:  # its text may have a part of the password
-        raise UsageError("the ledger's URL cannot be read; percent-encode its password") from None
-    async with client:
-        yield RedisStore(client)
-
-
-@asynccontextmanager
-async def _open_postgres(url: str, create: bool) -> AsyncGenerator[Store]:
-    try:
-        from ..contrib.postgres import PostgresStore
-    except ModuleNotFoundError as error:
-        raise UsageError(str(error)) from None
-    async with aclosing(PostgresStore(url)) as store:
-        if create:
-            await store.setup()
-        yield store
-
-
-SCHEMES: Final[Mapping[str, Callable[[str, bool], AbstractAsyncContextManager[Store]]]] = {
-    "postgres": _open_postgres,
-    "postgresql": _open_postgres,
-    "redis": _open_redis,
-    "rediss": _open_redis,
-    "unix": _open_redis,
-}
-"""How the store of a URL is opened, and closed at the end of a block, by the URL's scheme."""
 
 
 @asynccontextmanager
@@ -82,7 +45,7 @@ async def open_ledger(options: argparse.Namespace, *, create: bool) -> AsyncGene
         )
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", name)
     if scheme and "://" in name and scheme[1].lower() in SCHEMES:
-        async with SCHEMES[scheme[1].lower()](name, create) as store:
+        async with _on_server(name, create=create) as store:
             yield store
     elif scheme and ("://" in name or scheme[1].lower() in SCHEMES):
         known = ", ".join(f"{one}://" for one in SCHEMES)
@@ -91,6 +54,16 @@ async def open_ledger(options: argparse.Namespace, *, create: bool) -> AsyncGene
         raise UsageError(f"--ledger {name}: git ledgers are gone; name a FILE that the next run has, too")
     else:
         yield _file_store(check_path(name, "ledger"), create=create)
+
+
+@asynccontextmanager
+async def _on_server(url: str, *, create: bool) -> AsyncGenerator[Store]:
+    async with AsyncExitStack() as stack:
+        try:
+            store = await stack.enter_async_context(open_store(url, setup=create))
+        except ModuleNotFoundError as error:
+            raise UsageError(str(error)) from None
+        yield store
 
 
 def _file_store(name: str, *, create: bool) -> mintlify.SQLiteStore:

@@ -35,8 +35,10 @@ REFRESHES_PER_SECOND = 8
 class OutputError(Exception):
     """Standard output cannot be written, because the disk is full or the stream is closed."""
 
-    def __init__(self, error: Exception) -> None:
-        super().__init__(f"standard output: {getattr(error, 'strerror', None) or error}")
+    def __init__(self, error: OSError) -> None:
+        is_closed = error.errno == errno.EBADF
+        why = " is closed: redirect it, such as to /dev/null" if is_closed else f": {error.strerror or error}"
+        super().__init__(f"standard output{why}")
 
 
 class _Closed(io.TextIOBase):

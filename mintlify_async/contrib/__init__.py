@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ..habits import missing_names
+
 
 def extra_missing(extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
     """Return the error for a part that cannot be imported, with the line that installs the extra."""
@@ -10,3 +14,7 @@ def extra_missing(extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError
         f'run: pip install "mintlify-async[{extra}]"',
         name=error.name,
     )
+
+
+if not TYPE_CHECKING:  # a type checker finds the mistake
+    __getattr__ = missing_names(__name__)

@@ -21,10 +21,12 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from ..errors import APIStatusError, OutcomeUnknownError, QuotaExceededError, RateLimitError
+from ..habits import helpful, missing_names
+from ..settings.options import Fact
 from ..version import __version__
 from . import extra_missing
 
@@ -63,13 +65,11 @@ MEASURED: Final = (
 )
 """The attributes of all metrics."""
 
-Fact = str | int | float | bool
-"""The value of an attribute."""
-
 REASONS: Final = {"content-filter": "content_filter", "tool-calls": "tool_call"}
 """The conventions' words for reasons of an answer's end, where the service has others."""
 
 
+@helpful
 class OpenTelemetryObserver:
     """Makes one span per operation of a session.
 
@@ -216,3 +216,7 @@ def _message(role: str, text: str, **further: str) -> str:
     """Return a list of one message in the conventions' structure, as JSON. Spans have no nested values."""
     message = {"role": role, "parts": [{"type": "text", "content": text}], **further}
     return json.dumps([message], ensure_ascii=False)
+
+
+if not TYPE_CHECKING:  # a type checker finds the mistake
+    __getattr__ = missing_names(__name__)

@@ -16,13 +16,14 @@ from attrs import evolve
 from ..assistant.reply import Reply
 from ..checks import check_name
 from ..errors import ConfigurationError, StateError
+from ..habits import helpful
 from ..http.core import Core
 from ..messages import Message, Question, coerce_messages
 from ..model.json_text import as_object
 from ..model.thread import Thread
 from ..protocol.calls import AskOptions, Call, TurnOptions, ask_call, check_turn_options, new_message_id
 from ..storage.store import Store
-from .history import Contents, TurnQuestion, messages_to_send
+from .history import History, TurnQuestion, messages_to_send
 from .records import FORMAT, NAME_CHARACTERS, coerce_history, heads_of, read_fields
 from .transcript import ConversationSettings, Transcript
 from .turn import ConversationTurn
@@ -39,6 +40,7 @@ class MakesConversations(Protocol):
         ...
 
 
+@helpful
 class Conversation:
     """A conversation with the assistant. Each question is sent with its history and its thread.
 
@@ -89,17 +91,17 @@ class Conversation:
 
         With a store and ``max_messages``, a turn reads only the turns that it sends: :meth:`load` reads all.
         """
-        return self._transcript.contents.messages
+        return self._transcript.history.messages
 
     @property
     def system(self) -> Message | None:
         """The system message that goes before every question, or None."""
-        return self._transcript.contents.system
+        return self._transcript.history.system
 
     @property
     def thread(self) -> Thread | None:
         """The thread at the service, or None before the first answer."""
-        return self._transcript.contents.thread
+        return self._transcript.history.thread
 
     @property
     def unanswered(self) -> Message | None:
@@ -180,10 +182,10 @@ class Conversation:
     def _reply(self, turn_question: TurnQuestion) -> Reply:
         transcript = self._transcript
         check_turn_options(turn_question.options)
-        if turn_question.replacing is None or transcript.contents.complete:
+        if turn_question.replacing is None or transcript.history.complete:
             history = transcript.before(turn_question)
         else:
-            history = Contents()  # the turn to replace may not have been read yet; the new turn looks for it
+            history = History()  # the turn to replace may not have been read yet; the new turn looks for it
         prepare = partial(self._call, turn_question)
         call = prepare(history)
         turn = ConversationTurn(
@@ -191,7 +193,7 @@ class Conversation:
         )
         return Reply(self._core, call, turn)
 
-    def _call(self, turn_question: TurnQuestion, history: Contents) -> Call:
+    def _call(self, turn_question: TurnQuestion, history: History) -> Call:
         settings = self._transcript.settings
         self._core.check_open()
         return ask_call(
@@ -216,14 +218,14 @@ class Conversation:
         transcript, queue = self._transcript, self._transcript.settings.queue
         async with transcript.lock.hold(queue=queue):
             await transcript.catch_up(refresh=queue)
-            remaining_contents = transcript.contents.without_last_turn()
-            if remaining_contents is None and not transcript.contents.complete:
+            remaining_history = transcript.history.without_last_turn()
+            if remaining_history is None and not transcript.history.complete:
                 await transcript.read()
-                remaining_contents = transcript.contents.without_last_turn()
-            if remaining_contents is None:
+                remaining_history = transcript.history.without_last_turn()
+            if remaining_history is None:
                 raise StateError("there is no turn to undo")
-            removed_messages = transcript.contents.messages[len(remaining_contents.messages) :]
-            await self._save(remaining_contents.next_version(self.thread if keep_thread else None))
+            removed_messages = transcript.history.messages[len(remaining_history.messages) :]
+            await self._save(remaining_history.next_version(self.thread if keep_thread else None))
         return [message for message in removed_messages if message.role == "user"]
 
     def fork(self, *, id: str | None = None, keep_thread: bool = False) -> Conversation:
@@ -240,14 +242,14 @@ class Conversation:
         Raises:
             StateError: It was not read from its store, or not all of it: ``await chat.load()`` first.
         """
-        contents, settings = self._transcript.whole(), self._transcript.settings
+        history, settings = self._transcript.whole(), self._transcript.settings
         settings = evolve(settings, id=id, owner=self.owner, system=self.system)
         return Conversation(self._core, settings)._continue(
-            contents if keep_thread else evolve(contents, thread=None)
+            history if keep_thread else evolve(history, thread=None)
         )
 
-    def _continue(self, contents: Contents) -> Self:
-        self._transcript.continue_with(evolve(contents, system=self.system))
+    def _continue(self, history: History) -> Self:
+        self._transcript.continue_with(evolve(history, system=self.system))
         return self
 
     def begin_with(
@@ -270,10 +272,10 @@ class Conversation:
         """
         transcript = self._transcript
         transcript.lock.check_free()
-        if transcript.contents.end:
+        if transcript.history.end:
             raise StateError("this conversation has messages already; begin_with(…) is for a new one")
-        contents = evolve(transcript.contents, thread=Thread.of(thread))
-        transcript.contents = contents.with_messages(coerce_history(messages))
+        history = evolve(transcript.history, thread=Thread.of(thread))
+        transcript.history = history.with_messages(coerce_history(messages))
         return self
 
     def forget_thread(self) -> None:
@@ -286,7 +288,7 @@ class Conversation:
         """
         transcript = self._transcript
         transcript.lock.check_free()
-        transcript.contents = evolve(transcript.contents, thread=None)
+        transcript.history = evolve(transcript.history, thread=None)
 
     # Storing --------------------------------------------------------------------------------
 
@@ -333,11 +335,11 @@ class Conversation:
         transcript.require_store()
         async with transcript.lock.hold(queue=transcript.settings.queue):
             await transcript.catch_up()
-            await self._save(transcript.contents.next_version(self.thread))
+            await self._save(transcript.history.next_version(self.thread))
 
-    async def _save(self, contents: Contents) -> None:
+    async def _save(self, history: History) -> None:
         transcript = self._transcript
-        await transcript.keep(transcript.save(contents), self._core.shared.recordings()).result()
+        await transcript.keep(transcript.save(history), self._core.shared.recordings()).result()
 
     async def delete(self) -> bool:
         """Delete the conversation from the store, and its history here. Return whether the store had it.
@@ -375,10 +377,10 @@ class Conversation:
             raise ConfigurationError(
                 "stored is not a conversation: pass what to_dict() of this version returned", field="stored"
             )
-        contents = read_fields(fields)
+        history = read_fields(fields)
         names = {name: fields[name] for name in ("id", "owner", "fp") if isinstance(fields.get(name), str)}
-        chat = session.conversation(**{"system": contents.system, **names, **settings})
-        return chat._continue(contents.with_messages(coerce_history(fields["messages"])))
+        chat = session.conversation(**{"system": history.system, **names, **settings})
+        return chat._continue(history.with_messages(coerce_history(fields["messages"])))
 
 
 def ask_with(

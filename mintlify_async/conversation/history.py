@@ -17,6 +17,8 @@ from ..model.thread import Thread
 from ..model.wire_value import EMPTY
 from ..storage.store import new_version
 
+__all__ = ["SENT_PARTS"]
+
 SENT_PARTS: Final = frozenset({"text", "file", "source-url"})
 """The types of parts of earlier messages that are sent again. All are documented by the service."""
 
@@ -39,7 +41,7 @@ class TurnQuestion:
 
 
 @frozen(kw_only=True, eq=False)
-class Contents:
+class History:
     """The finished turns of a conversation and its thread, which are committed together.
 
     Args:
@@ -49,8 +51,8 @@ class Contents:
         system: The system message of the conversation, or None.
         system_messages: The system messages of all turns, which are sent with each question.
         thread: The thread at the service, or None.
-        version: The name of these contents, once they were saved. None for contents that nobody saved.
-        basis: The version that they replace.
+        version: The name of this history, once it was saved. None for a history that nobody saved.
+        basis: The version that it replaces.
     """
 
     turns: tuple[tuple[Message, ...], ...] = ()
@@ -81,8 +83,8 @@ class Contents:
         """The ids of the messages."""
         return {message.id for turn in self.turns for message in turn}
 
-    def with_messages(self, messages: Sequence[Message]) -> Contents:
-        """Return these contents with *messages* at the end. A turn starts with each question."""
+    def with_messages(self, messages: Sequence[Message]) -> History:
+        """Return this history with *messages* at the end. A turn starts with each question."""
         turns = list[list[Message]]()
         for message in messages:
             if not turns or (message.role == "user" and turns[-1][-1].role != "user"):
@@ -95,22 +97,22 @@ class Contents:
             system_messages=(*self.system_messages, *system_messages),
         )
 
-    def with_turn(self, question: Sequence[Message], answer: Message, thread: Thread | None) -> Contents:
+    def with_turn(self, question: Sequence[Message], answer: Message, thread: Thread | None) -> History:
         """Return the next version, with one more turn. It came in *thread*; None keeps the thread."""
         return self.with_messages((*question, answer)).next_version(thread or self.thread)
 
-    def next_version(self, thread: Thread | None) -> Contents:
-        """Return these contents in *thread*, as the version that replaces the present one."""
+    def next_version(self, thread: Thread | None) -> History:
+        """Return this history in *thread*, as the version that replaces the present one."""
         return evolve(self, thread=thread, version=new_version(), basis=self.version)
 
-    def without_last_turn(self) -> Contents | None:
-        """Return these contents without the last question and all later messages. None if there is none."""
+    def without_last_turn(self) -> History | None:
+        """Return this history without the last question and all later messages. None if there is none."""
         places = (at for at, turn in enumerate(self.turns) if turn[0].role == "user")
         place = max(places, default=None)
         return None if place is None else self._until(place)
 
-    def before(self, id: str) -> Contents | None:
-        """Return the contents before the turn of message *id*; None if no turn has it.
+    def before(self, id: str) -> History | None:
+        """Return the history before the turn of message *id*; None if no turn has it.
 
         Without the thread, because it contains the later turns.
         """
@@ -118,15 +120,15 @@ class Contents:
         place = next(places, None)
         return None if place is None else evolve(self._until(place), thread=None)
 
-    def _until(self, place: int) -> Contents:
-        remaining_contents = evolve(self, turns=self.turns[:place])
-        removed_ids = self.ids - remaining_contents.ids
+    def _until(self, place: int) -> History:
+        remaining_history = evolve(self, turns=self.turns[:place])
+        removed_ids = self.ids - remaining_history.ids
         system_messages = (message for message in self.system_messages if message.id not in removed_ids)
-        return evolve(remaining_contents, system_messages=tuple(system_messages))
+        return evolve(remaining_history, system_messages=tuple(system_messages))
 
 
 def messages_to_send(
-    contents: Contents, question: Sequence[Message], max_messages: int | None
+    history: History, question: Sequence[Message], max_messages: int | None
 ) -> list[Message]:
     """Return the messages of the next request.
 
@@ -136,7 +138,7 @@ def messages_to_send(
     """
     room = None if max_messages is None else max(max_messages - len(question), 0)
     newest = deque[Message]()
-    newest_first = (message for turn in reversed(contents.turns) for message in reversed(turn))
+    newest_first = (message for turn in reversed(history.turns) for message in reversed(turn))
     for message in newest_first:  # not all of them: a turn costs the same in a long conversation
         sendable = _sendable(message)
         if message.role == "system" or not sendable.parts:
@@ -146,8 +148,8 @@ def messages_to_send(
                 newest.popleft()
             break
         newest.appendleft(sendable)
-    system_messages = [] if contents.system is None else [contents.system]
-    return [*system_messages, *contents.system_messages, *newest, *question]
+    system_messages = [] if history.system is None else [history.system]
+    return [*system_messages, *history.system_messages, *newest, *question]
 
 
 def _sendable(message: Message) -> Message:

@@ -20,9 +20,8 @@ from ..model.json_text import as_object
 from ..model.thread import Thread
 from ..model.wire_value import without_halves
 from ..protocol.calls import new_message_id
-from ..storage.format_version import unknown_version
-from ..storage.store import Record
-from .history import Contents
+from ..storage.store import Record, unknown_version
+from .history import History
 
 FORMAT: Final = 1
 """The version of the form in which a conversation is stored."""
@@ -86,27 +85,27 @@ class HiddenBytes(bytes):
         return f"<{len(self)} bytes>"
 
 
-def head_fields(contents: Contents, *, id: str, owner: str, fp: str) -> dict[str, Any]:
+def head_fields(history: History, *, id: str, owner: str, fp: str) -> dict[str, Any]:
     """Return all of a conversation but its turns, as a JSON object."""
     return {
         "version": FORMAT,
         "id": id,
         "owner": owner,
         "fp": fp,
-        "system": contents.system.to_wire() if contents.system is not None else None,
-        "systemMessages": [message.to_wire() for message in contents.system_messages],
-        "thread": contents.thread.to_dict() if contents.thread is not None else None,
+        "system": history.system.to_wire() if history.system is not None else None,
+        "systemMessages": [message.to_wire() for message in history.system_messages],
+        "thread": history.thread.to_dict() if history.thread is not None else None,
     }
 
 
-def read_fields(fields: Mapping[str, Any]) -> Contents:
-    """Return the contents in *fields*, without the turns.
+def read_fields(fields: Mapping[str, Any]) -> History:
+    """Return the history in *fields*, without the turns.
 
     Raises:
         ConfigurationError: They are not those of :func:`head_fields`.
     """
     system, thread = fields.get("system"), fields.get("thread")
-    return Contents(
+    return History(
         system=None if system is None else Message.from_wire(system, "system"),
         system_messages=coerce_history(fields.get("systemMessages", [])),
         thread=None if thread is None else Thread.from_dict(without_halves(thread)),
@@ -131,8 +130,8 @@ def turn_count(record: Record) -> int:
     return count if isinstance(count, int) else 0
 
 
-def read_head(record: Record, what: str) -> Contents:
-    """Return the contents in a head's *record*, without turns. ``first_number`` is that of the next turn.
+def read_head(record: Record, what: str) -> History:
+    """Return the history in a head's *record*, without turns. ``first_number`` is that of the next turn.
 
     Args:
         record: The record.

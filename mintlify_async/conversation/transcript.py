@@ -18,9 +18,9 @@ from ..errors import ConfigurationError, StateError, printable
 from ..messages import Message
 from ..protocol.calls import new_message_id
 from ..runtime.recordings import KeptStep, Recordings
-from ..runtime.worker_thread import compute
+from ..runtime.tasks import compute
 from ..storage.store import Store, new_version
-from .history import Contents, TurnQuestion
+from .history import History, TurnQuestion
 from .records import (
     NAME_CHARACTERS,
     ConversationKeys,
@@ -84,7 +84,7 @@ class Transcript:
         settings: The arguments of ``session.conversation``.
         id: Its name in the store.
         owner: Its owner in the store.
-        contents: The turns and the thread.
+        history: The turns and the thread.
         unfinished: The question of the last turn, if it did not finish.
     """
 
@@ -95,12 +95,12 @@ class Transcript:
         owner = settings.owner if settings.owner is not None else settings.fp
         self.id = check_name(id, "id", NAME_CHARACTERS)
         self.owner = check_name(owner, "owner", NAME_CHARACTERS)
-        self.contents = Contents(system=settings.system, complete=settings.store is None)
+        self.history = History(system=settings.system, complete=settings.store is None)
         self.unfinished: TurnQuestion | None = None
         self._keys = ConversationKeys(owner, id)
         self._is_read = False
-        self._stored_contents = Contents()  # the newest version that is known
-        self._attempt: Contents | None = None  # the last write, which may have been done
+        self._stored_history = History()  # the newest version that is known
+        self._attempt: History | None = None  # the last write, which may have been done
         self._last_lock: TurnLock | None = None  # it lives as long as this, with the error of a save
 
     @property
@@ -114,9 +114,9 @@ class Transcript:
             raise StateError("this conversation has no store: pass store= to session.conversation(...)")
         return self.settings.store
 
-    def continue_with(self, contents: Contents) -> None:
-        """Continue *contents*; the store is not read first."""
-        self.contents, self._is_read = evolve(contents, version=None), True
+    def continue_with(self, history: History) -> None:
+        """Continue *history*; the store is not read first."""
+        self.history, self._is_read = evolve(history, version=None), True
 
     async def catch_up(self, *, refresh: bool = False, replacing: str | None = None) -> None:
         """Read the store the first time. Later, check that no other writer has changed the conversation.
@@ -136,48 +136,48 @@ class Transcript:
             version = None if head is None else head.version
             if self._attempt is not None and version == self._attempt.version:
                 self._take_over(self._attempt)  # a write that seemed to fail was done
-            if version == self.contents.version:
-                if self.contents.complete or (count is not None and len(self.contents.turns) >= count):
+            if version == self.history.version:
+                if self.history.complete or (count is not None and len(self.history.turns) >= count):
                     return
             elif not refresh:
                 raise store_conflict(self.id)
         await self.read(count)
 
     async def read(self, count: int | None = None) -> None:
-        """Take over the contents of the store with its *count* newest turns. None takes all."""
+        """Take over the history of the store with its *count* newest turns. None takes all."""
         store, keys, turn_keys = self.require_store(), self._keys, list[str]()
         name = f"conversation {printable(self.id, 80)!r} in {store!r}"
         while True:
             records = (await store.read([keys.head, *turn_keys])).records
             head = records.get(keys.head)
             if head is None:  # never saved, or deleted
-                never_saved = self.contents.version is None
-                contents = self.contents if never_saved else Contents(system=self.settings.system)
-                self._take_over(evolve(contents, complete=True))
+                never_saved = self.history.version is None
+                history = self.history if never_saved else History(system=self.settings.system)
+                self._take_over(evolve(history, complete=True))
                 return
-            contents = read_head(head, name)
-            start = 0 if count is None else max(0, contents.end - count)
-            needed_keys = [keys.turn(number) for number in range(start, contents.end)]
+            history = read_head(head, name)
+            start = 0 if count is None else max(0, history.end - count)
+            needed_keys = [keys.turn(number) for number in range(start, history.end)]
             if needed_keys == turn_keys:
                 break
             turn_keys = needed_keys  # read with the head, so that both are of one moment
         turns = await compute(partial(read_turn, records.get(key), name) for key in turn_keys)
         gap_end = max((place for place, turn in enumerate(turns, 1) if not turn), default=0)
         system = self.settings.system
-        if system is None or (contents.system is not None and contents.system.text == system.text):
-            system = contents.system
-        contents = evolve(
-            contents,
+        if system is None or (history.system is not None and history.system.text == system.text):
+            system = history.system
+        history = evolve(
+            history,
             turns=tuple(turns[gap_end:]),
             first_number=start + gap_end,
             complete=start == 0 or gap_end > 0,
             system=system,
             version=head.version,
         )
-        self._take_over(contents)
+        self._take_over(history)
 
-    def _take_over(self, contents: Contents) -> None:
-        self.contents = self._stored_contents = contents
+    def _take_over(self, history: History) -> None:
+        self.history = self._stored_history = history
         self._attempt, self._is_read, self.unfinished = None, True, None
 
     def keep(self, step: Coroutine[Any, Any, None], recordings: Recordings) -> KeptStep:
@@ -186,45 +186,45 @@ class Transcript:
         lock.saving = recordings.keep(step, f"conversation {printable(self.id, 80)!r} was not saved")
         return lock.saving
 
-    async def save(self, contents: Contents) -> None:
-        """Save *contents*, then take them over.
+    async def save(self, history: History) -> None:
+        """Save *history*, then take it over.
 
-        If it fails, it may have been saved. The next step sees that. Saving the same contents again is
+        If it fails, it may have been saved. The next step sees that. Saving the same history again is
         harmless.
 
         Raises:
             StoreConflictError: Another writer has replaced their basis. That may be another event loop.
         """
         if self.settings.store is not None:
-            await self._write(self.settings.store, contents)
-        elif contents.basis == self.contents.version:
-            self._take_over(contents)
+            await self._write(self.settings.store, history)
+        elif history.basis == self.history.version:
+            self._take_over(history)
         else:
             raise store_conflict(self.id)
 
-    async def _write(self, store: Store, contents: Contents) -> None:
-        keys, stored_contents = self._keys, self._stored_contents
-        if contents.basis is None:
-            stored_contents = Contents()
-        first_changed = contents.first_number  # up to this turn, the store has the turns of the contents
-        while first_changed < min(stored_contents.end, contents.end) and stored_contents.turn(
+    async def _write(self, store: Store, history: History) -> None:
+        keys, stored_history = self._keys, self._stored_history
+        if history.basis is None:
+            stored_history = History()
+        first_changed = history.first_number  # up to this turn, the store has the turns of the history
+        while first_changed < min(stored_history.end, history.end) and stored_history.turn(
             first_changed
-        ) is contents.turn(first_changed):
+        ) is history.turn(first_changed):
             first_changed += 1
-        numbers = range(first_changed, contents.end)
-        values = await compute(partial(write_turn, contents.turn(number)) for number in numbers)
-        version, self._attempt = contents.version, contents
+        numbers = range(first_changed, history.end)
+        values = await compute(partial(write_turn, history.turn(number)) for number in numbers)
+        version, self._attempt = history.version, history
         assert version is not None  # they are a next version
         changes: dict[str, bytes | None] = {
-            keys.head: write_head(self._fields(contents), contents.end),
-            **dict.fromkeys(map(keys.turn, range(contents.end, stored_contents.end))),
+            keys.head: write_head(self._fields(history), history.end),
+            **dict.fromkeys(map(keys.turn, range(history.end, stored_history.end))),
             **dict(zip(map(keys.turn, numbers), values, strict=True)),
         }
-        expected = {keys.head: contents.basis}
+        expected = {keys.head: history.basis}
         if not await store.write(changes, expected=expected, version=version, keep=store.keep):
             self._attempt = None
             raise store_conflict(self.id)
-        self._take_over(contents)
+        self._take_over(history)
 
     async def delete(self) -> bool:
         """Delete the conversation in the store and here. Return whether the store had it."""
@@ -234,37 +234,37 @@ class Transcript:
             expected = {keys.head: head.version}
             if await store.write(changes, expected=expected, version=new_version(), keep=None):
                 break
-        self._take_over(Contents(system=self.settings.system))
+        self._take_over(History(system=self.settings.system))
         return head is not None
 
-    def _fields(self, contents: Contents) -> dict[str, Any]:
-        return head_fields(contents, id=self.id, owner=self.owner, fp=self.settings.fp)
+    def _fields(self, history: History) -> dict[str, Any]:
+        return head_fields(history, id=self.id, owner=self.owner, fp=self.settings.fp)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the conversation as a JSON object."""
-        contents = self.whole()
-        wire, ids = self._fields(contents), contents.ids
+        history = self.whole()
+        wire, ids = self._fields(history), history.ids
         del wire["systemMessages"]
-        expired_messages = (message for message in contents.system_messages if message.id not in ids)
+        expired_messages = (message for message in history.system_messages if message.id not in ids)
         return {
             **wire,
-            "messages": [message.to_wire() for message in (*expired_messages, *contents.messages)],
+            "messages": [message.to_wire() for message in (*expired_messages, *history.messages)],
         }
 
-    def whole(self) -> Contents:
-        """Return the contents. If the store may have more than was read, raise StateError."""
-        if self.contents.complete:
-            return self.contents
+    def whole(self) -> History:
+        """Return the history. If the store may have more than was read, raise StateError."""
+        if self.history.complete:
+            return self.history
         raise StateError("only the newest messages are loaded: call `await chat.load()` first")
 
-    def before(self, turn_question: TurnQuestion) -> Contents:
-        """Return the contents that *turn_question* follows.
+    def before(self, turn_question: TurnQuestion) -> History:
+        """Return the history that *turn_question* follows.
 
         Raises:
             ConfigurationError: The message to replace is not there, or a new one is there already.
         """
         replacing = turn_question.replacing
-        history = self.contents if replacing is None else self.contents.before(replacing)
+        history = self.history if replacing is None else self.history.before(replacing)
         if history is None:
             id = printable(repr(replacing), 80)
             raise ConfigurationError(f"replacing={id} is no message of this conversation", field="replacing")

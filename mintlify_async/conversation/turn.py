@@ -17,15 +17,15 @@ from typing import Any, Literal
 from attrs import define, evolve, field
 
 from ..assistant.reply import CloseIfUnused
-from ..errors import MintlifyError, thread_is_lost
+from ..errors import MintlifyError
 from ..http.failures import timed_out
 from ..messages import Message
-from ..model.thread import Thread
+from ..model.thread import Thread, thread_is_lost
 from ..protocol.calls import Call, new_message_id
 from ..rendering.readable_text import shorten
 from ..runtime.limits import TimeLimit
 from ..runtime.recordings import KeptStep, Recordings
-from .history import Contents, TurnQuestion
+from .history import History, TurnQuestion
 from .transcript import Transcript
 from .turn_lock import TurnLock
 
@@ -39,16 +39,16 @@ class ConversationTurn:
     Args:
         transcript: The transcript that the turn is committed to.
         turn_question: Its question.
-        prepare: Returns the request to send, after the contents that it is given.
-        history: The contents before this turn.
+        prepare: Returns the request to send, after the history that it is given.
+        history: The history before this turn.
         call: The request after *history*.
         get_recordings: Returns the running loop's steps that outlive their callers.
     """
 
     transcript: Transcript
     _turn_question: TurnQuestion
-    _prepare: Callable[[Contents], Call]
-    _history: Contents
+    _prepare: Callable[[History], Call]
+    _history: History
     _call: Call
     _get_recordings: Callable[[], Recordings]
     _state: Literal["waiting", "under way", "finished", "settled", "over"] = field(
@@ -61,7 +61,7 @@ class ConversationTurn:
         default=None, init=False
     )  # by edits: characters, the site
     _answer: tuple[Message, Thread | None] | None = field(default=None, init=False)  # to be committed
-    _contents: Contents | None = field(default=None, init=False)  # with that answer
+    _new_history: History | None = field(default=None, init=False)  # with that answer
     _recordings: Recordings | None = field(default=None, init=False)  # of the loop that it began on
     _saving: KeptStep | None = field(default=None, init=False)
     _to_save: tuple[Message, Thread | None] | None = field(default=None, init=False)  # what that saves
@@ -174,16 +174,16 @@ class ConversationTurn:
         try:
             if save_before is not None:
                 await save_before.result()
-            contents = self._contents_with(message, thread)
-            if self.transcript.contents is not contents:
-                await self.transcript.save(contents)
+            history = self._history_with(message, thread)
+            if self.transcript.history is not history:
+                await self.transcript.save(history)
                 self._is_stored = True
-                self._history = evolve(self._history, version=contents.version)
+                self._history = evolve(self._history, version=history.version)
         finally:
             if not self._is_stored:
                 self.transcript.unfinished = self._turn_question
 
-    def _contents_with(self, message: Message, thread: Thread | None) -> Contents:
+    def _history_with(self, message: Message, thread: Thread | None) -> History:
         question, history = self._turn_question, self._history
         if question.finish is not None:
             message = question.finish(message)
@@ -191,10 +191,10 @@ class ConversationTurn:
         if not id or id in history.ids or any(one.id == id for one in question.messages):
             id = new_message_id()
         answer = evolve(message, id=id, role="assistant")
-        if self._contents is None or (answer, thread) != self._answer:
+        if self._new_history is None or (answer, thread) != self._answer:
             self._answer = answer, thread
-            self._contents = history.with_turn(question.messages, answer, thread)
-        return self._contents
+            self._new_history = history.with_turn(question.messages, answer, thread)
+        return self._new_history
 
     def release_if_over(self, task: asyncio.Task[Any] | None) -> None:
         """If this turn, whose last step *task* took, is over or abandoned, let the next one start.

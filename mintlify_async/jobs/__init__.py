@@ -1,1 +1,1 @@
-"""Agent jobs: a job is created at most once, and a wait ends with its own turn's result."""
+"""Agent jobs: a job is created at most once, and a wait ends with the result of its own follow-up."""

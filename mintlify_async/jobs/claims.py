@@ -24,6 +24,7 @@ from typing import Any, Final, Literal
 from attrs import asdict, evolve, field, frozen
 
 from ..errors import ConfigurationError, OutcomeUnknownError, StateError, printable
+from ..habits import helpful
 from ..protocol.calls import Call
 from ..runtime import dates
 from ..storage.store import Record, Snapshot
@@ -52,6 +53,7 @@ State = Literal["claimed", "sending", "unknown", "done"]
 Changes = Mapping[str, bytes | None]
 
 
+@helpful
 @frozen(kw_only=True)
 class Claim:
     """A claim on a dedupe key.

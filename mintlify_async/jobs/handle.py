@@ -9,12 +9,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Generic, Literal, Self, TypeVar
 
 from attrs import evolve
 
 from ..checks import check_seconds, check_wait
 from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
+from ..habits import AsyncOnly, helpful
 from ..http.core import Core
 from ..http.first_byte import Sending
 from ..http.observer import note_job
@@ -29,10 +30,11 @@ from ..settings.options import Observation
 from ..settings.poll_policy import DEFAULT_TIMEOUT
 from .requests import look_at, moment, observed, once, post, states_of
 from .stale_guard import JobState, Look, UnderWay, response_headers
-from .steps import Steps
 from .wait import JobWait
 
 log = logging.getLogger("mintlify_async")
+
+T = TypeVar("T")
 
 OnActive = Literal["send", "wait", "raise"]
 
@@ -41,6 +43,7 @@ _NOT_READ: Final = (
 )
 
 
+@helpful
 class JobHandle(InModels):
     """One agent job. Awaiting a handle is :meth:`wait` with its defaults.
 
@@ -96,7 +99,7 @@ class JobHandle(InModels):
 
     @property
     def done(self) -> bool:
-        """Whether the last poll showed the end of the job, and not the end of the previous turn."""
+        """Whether the last poll showed the end of the job, and not an earlier result."""
         return self._state.done
 
     def __repr__(self) -> str:
@@ -171,7 +174,7 @@ class JobHandle(InModels):
         """Poll once, and return the record as it was received.
 
         For a queue's task that reschedules itself: check :attr:`done`, which takes
-        follow-ups into account, rather than the record, which may be that of the previous turn.
+        follow-ups into account, rather than the record, which may be an earlier one.
 
         Args:
             timeout: Limits the complete call with its retries, in seconds; ``PollPolicy.timeout`` (10) by
@@ -223,10 +226,10 @@ class JobHandle(InModels):
         dedupe_key: str | None = None,
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
-    ) -> Turn:
-        """Send a follow-up, at most once, and return its turn.
+    ) -> FollowUp:
+        """Send a follow-up, at most once, and return its handle.
 
-        When a job has several turns, every handle waits for the newest.
+        If a job has several follow-ups, every handle waits for the newest.
 
         Args:
             prompt: The instruction, at least 1 character.
@@ -237,7 +240,7 @@ class JobHandle(InModels):
                 ``on_active="raise"`` at most half of it is for the poll.
             dedupe_key: A name for this follow-up in the session's ledger. The same key never sends a second
                 follow-up, in this process or in another one that shares the ledger. It always returns the
-                same ``Turn``.
+                same ``FollowUp``.
             headers: Further headers.
             extra_body: Further fields of the body.
 
@@ -265,7 +268,7 @@ class JobHandle(InModels):
         if dedupe_key is None:
             await self._before_send(on_active, until)
             await self._post(core, call, Sending(until))
-            return Turn(core, self._state)
+            return FollowUp(core, self._state)
 
         sender = once(core, dedupe_key, call, until)
         if on_active != "send" and not await sender.is_known():
@@ -276,7 +279,7 @@ class JobHandle(InModels):
         ref = JobRef.of(result, self.project_id)
         if ref.sent is None:  # a person has resolved the claim with the job's id
             ref = evolve(ref, sent=Stamp(dates.now()))
-        return Turn(core, states_of(core).of(ref, core.options.poll.settle_seconds))
+        return FollowUp(core, states_of(core).of(ref, core.options.poll.settle_seconds))
 
     async def _before_send(self, on_active: OnActive, until: float) -> None:
         """Wait for the end of an active job, or raise an error, as *on_active* says."""
@@ -290,7 +293,7 @@ class JobHandle(InModels):
             job = _record_of(await look_at(core, state, call))
             if not self.done:
                 raise StateError(
-                    f"job {printable(self.id)} is {printable(job.status)} and its newest turn has not ended; "
+                    f"job {printable(self.id)} is {printable(job.status)}: its newest run has not ended; "
                     'wait for it, or pass on_active="wait" or "send"'
                 )
 
@@ -333,7 +336,7 @@ def _note_poll(observation: Observation | None, look: Look) -> None:
         observation.event("poll", error if look.job is None else {"status": look.job.status})
 
 
-class Turn(JobHandle):
+class FollowUp(JobHandle):
     """The handle of a follow-up. ``wait()`` returns the result of this follow-up, or of a later one.
 
     Its :attr:`~JobHandle.ref` contains the time of the follow-up until a poll has returned that result, so
@@ -344,7 +347,7 @@ class Turn(JobHandle):
 
 
 def handle_for(core: Core, target: object, *, project_id: str | None = None) -> JobHandle:
-    """Return a handle of the job that *target* identifies; a turn for a reference that awaits one.
+    """Return a handle of the job that *target* identifies; that of a follow-up if the reference awaits one.
 
     Args:
         core: The session's.
@@ -360,7 +363,7 @@ def handle_for(core: Core, target: object, *, project_id: str | None = None) -> 
         target = target.id
     ref = JobRef.of(target, project_id if project_id is not None else core.options.project_id)
     state = states_of(core).of(ref, core.options.poll.settle_seconds)
-    return Turn(core, state) if ref.awaiting_turn else JobHandle(core, state)
+    return FollowUp(core, state) if ref.awaiting_turn else JobHandle(core, state)
 
 
 async def wait_for_own(handle: JobHandle, timeout: float | None, *, check: bool) -> Job:
@@ -374,6 +377,47 @@ async def wait_for_own(handle: JobHandle, timeout: float | None, *, check: bool)
             extra=log_fields("run_job", job_id=handle.id),
         )
         raise
+
+
+class Steps(AsyncOnly, Generic[T]):
+    """An async iterator over jobs with one consumer. It ends with the first error of a step.
+
+    A step that is cancelled leaves the iterator usable.
+    """
+
+    _stepping = False
+    _ended = False
+
+    def __aiter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> T:
+        """Return the next item.
+
+        Raises:
+            JobTimeoutError: The timeout has passed.
+            StateError: Another task is in a step, or the session is closed.
+        """
+        if self._ended:
+            raise StopAsyncIteration
+        if self._stepping:
+            raise StateError("another task is already reading this iterator; read it in one task")
+        self._stepping = True
+        try:
+            return await self._step()
+        except Exception:
+            await self.aclose()
+            raise
+        finally:
+            self._stepping = False
+
+    async def _step(self) -> T:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """Finish. Safe to repeat."""
+        self._ended = True
 
 
 class JobWatch(Steps[Job]):

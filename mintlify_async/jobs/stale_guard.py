@@ -153,7 +153,7 @@ Age = Callable[[Moment], float]
 
 
 @frozen(eq=False)
-class FollowUp:
+class AwaitedFollowUp:
     """The newest follow-up of a job.
 
     Args:
@@ -168,7 +168,7 @@ class FollowUp:
     was_final: bool
     ending: tuple[str, Moment] | None = None
 
-    def after(self, look: Look, age: Age, window: float) -> FollowUp:
+    def after(self, look: Look, age: Age, window: float) -> AwaitedFollowUp:
         """Return the follow-up with what *look*, a successful one, shows of its ending."""
         assert look.job is not None
         if age(self.sent) < (window - ROUNDING if self._is_in_a_row else 0):
@@ -209,7 +209,7 @@ class FollowUp:
         return left if left > ROUNDING else 0.0
 
 
-StateBefore = tuple[bool, bool, FollowUp | None]
+StateBefore = tuple[bool, bool, AwaitedFollowUp | None]
 """Before a follow-up: whether a final status was seen, whether the last record was certain, its follow-up."""
 
 
@@ -237,7 +237,7 @@ class JobState:
         self.job: Job | None = None
         self.raw: ResponseInfo | None = None
         self.look: Look | None = None
-        self.follow_up: FollowUp | None = None
+        self.follow_up: AwaitedFollowUp | None = None
         self.created: Moment | None = None
         self.failing: Stamp | None = None
         self.noted = False
@@ -260,7 +260,7 @@ class JobState:
                 self._was_final = self._was_final or (ref.was_final and self.follow_up is None)
             elif self.follow_up is None or _is_newer(ref.sent, self.follow_up.sent.stamp):
                 ending = None if ref.end is None else (ref.end.status, Moment(ref.end.since))
-                self.follow_up, self._left = FollowUp(Moment(ref.sent), ref.was_final, ending), None
+                self.follow_up, self._left = AwaitedFollowUp(Moment(ref.sent), ref.was_final, ending), None
 
     @property
     def accepted(self) -> bool:
@@ -384,7 +384,7 @@ class JobState:
                 # If follow-ups were sent at the same time, the turn of another one may end first.
                 alone = not self._sending and self.follow_up is previous_follow_up
                 ending = None if was_certain and alone else (IN_A_ROW, sent_at)
-                self.follow_up, self._left = FollowUp(sent_at, was_final and alone, ending), None
+                self.follow_up, self._left = AwaitedFollowUp(sent_at, was_final and alone, ending), None
                 self.job = job or self.job
 
 

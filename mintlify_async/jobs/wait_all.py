@@ -11,13 +11,14 @@ from typing import Self
 
 from ..checks import check_wait
 from ..errors import JobTimeoutError, MintlifyError, StateError
+from ..habits import helpful
 from ..model.job_record import Job
 from ..runtime.tasks import end_tasks, start_task
 from ..settings.poll_policy import DEFAULT_TIMEOUT
-from .handle import JobHandle
-from .steps import Steps
+from .handle import JobHandle, Steps
 
 
+@helpful
 async def wait_all(
     jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIMEOUT, *, check: bool = True
 ) -> list[Job]:

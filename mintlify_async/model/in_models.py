@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args, get_origin
 
 from .wire_value import WireValue, wire_fields, without_halves
 
@@ -101,9 +101,8 @@ def schema_of(kind: Any) -> dict[str, Any]:
         return object_schema(properties, [field.wire for field in fields if field.required])
     if get_origin(kind) is tuple:
         return {"type": "array", "items": _PART}
-    options = (cast("Any", kind), *get_args(kind))
-    if any(get_origin(option) is Literal for option in options):  # words, or words and str
-        kind = str
+    if get_origin(kind) is Literal or any(get_origin(option) is Literal for option in get_args(kind)):
+        kind = str  # some words, or any
     return dict(_JSON_TYPES.get(kind, {}))
 
 

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import Any, Final, cast
 
 import attrs
 from attrs import frozen
 
 from ..errors import UnexpectedResponseError, printable
+from ..habits import helpful
 from .in_models import InModels
 from .json_text import EXCERPT_CHARACTERS, drop_keys, json_safe, mask_keys
 from .response_info import ResponseInfo
@@ -32,12 +33,10 @@ class JobStatus(StrEnum):
     FAILED = "failed"
 
 
-HANDLE_VERBS: Final = frozenset({"send", "wait", "refresh", "watch"})
-"""What a job's handle does, and its record does not."""
-
 TERMINAL_STATES: Final = frozenset({"completed", "archived", "failed"})
 
 
+@helpful
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class Source(WireValue):
     """Where a job reads and writes.
@@ -58,6 +57,7 @@ class Source(WireValue):
         return read_value(cls, wire)
 
 
+@helpful
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class Job(WireValue, InModels):
     """A snapshot of an agent job. It can be a field of a pydantic model and the result of a FastAPI handler.
@@ -85,12 +85,6 @@ class Job(WireValue, InModels):
     raw: ResponseInfo | None = attrs.field(default=None, metadata=UNCOMPARED)
     # The JSON object that was read: it tells null from absent, and has the dates as the service writes them.
     _wire: Mapping[str, Any] = attrs.field(default=EMPTY, alias="wire", metadata=UNCOMPARED)
-
-    if not TYPE_CHECKING:  # a type checker finds the mistake
-
-        def __getattr__(self, name: str) -> NoReturn:
-            hint = f": session.job(job).{name}() does it" if name in HANDLE_VERBS else ""
-            raise AttributeError(f"a Job is a record and has no {name!r}{hint}", name=name, obj=self)
 
     @property
     def done(self) -> bool:

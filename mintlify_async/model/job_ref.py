@@ -14,6 +14,7 @@ from attrs.converters import optional
 
 from ..checks import check_field, check_segment, check_text
 from ..errors import ConfigurationError, printable
+from ..habits import helpful
 from .in_models import InModels, object_schema
 from .json_text import as_object
 
@@ -66,12 +67,13 @@ class End:
     since: Stamp
 
 
+@helpful
 @frozen
 class JobRef(InModels):
     """Names a job, so that it can be continued elsewhere: ``session.job(ref)``. Contains no secret.
 
     A reference taken after a follow-up also says when that was sent, so that a wait elsewhere does not
-    return the result of the turn before.
+    return an earlier result.
 
     It can be a field of a pydantic model and the result of a FastAPI handler.
 

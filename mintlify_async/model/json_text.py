@@ -13,11 +13,9 @@ from math import isfinite
 from typing import Any, Final, Literal, cast
 
 from ..checks import MAX_DEPTH, TOO_DEEP
+from .secret import MASK
 
 __all__ = ["as_object", "whole_characters"]
-
-MASK: Final = "***"
-"""Replaces a thread's key."""
 
 THREAD_KEY: Final = "threadKey"
 """The name of the thread's secret in JSON."""
@@ -134,7 +132,7 @@ def mask_keys(content: Any) -> Any:
     """Return *content* with every thread key in it masked; the same object when there is none.
 
     >>> mask_keys({"threadKey": "secret", "n": 1})
-    {'threadKey': '***', 'n': 1}
+    {'threadKey': '****', 'n': 1}
     """
     return _without_keys(content, lambda fields: {**fields, THREAD_KEY: MASK})
 
@@ -177,7 +175,7 @@ def mask_secret(text: str, secret: str, mask: str = MASK) -> str:
     r"""Return *text* with *secret* masked in every form that JSON and URLs give it, also cut or nested JSON.
 
     >>> mask_secret(r'{"error": "a\/b\u002bc"}', "a/b+c")
-    '{"error": "***"}'
+    '{"error": "****"}'
     """
     text = text.replace(secret, mask)
     if "\\" not in text and "%" not in text:  # every other form has one of them
@@ -226,7 +224,7 @@ def mask_text(text: str, key: str | None = None) -> str:
     """Return *text*, JSON or not and perhaps cut, with thread keys masked, and *key* wherever it occurs.
 
     >>> mask_text('{"threadKey":"secr')
-    '{"threadKey":"***'
+    '{"threadKey":"****'
     """
     if key:
         text = mask_secret(text, key)

@@ -8,7 +8,8 @@ from typing import Any, Final
 import attrs
 from attrs import frozen
 
-from .json_text import MASK, decode_json, whole_characters
+from .json_text import decode_json, whole_characters
+from .secret import MASK
 from .wire_value import EMPTY, UNCOMPARED, WireValue
 
 _HIDDEN_HEADERS: Final = frozenset({"x-thread-key", "set-cookie", "authorization", "proxy-authorization"})

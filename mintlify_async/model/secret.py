@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
+
+__all__ = ["MASK"]
 
 T = TypeVar("T")
+
+MASK: Final = "****"
+"""Stands for a secret."""
 
 
 class Secret(str):
@@ -18,7 +23,7 @@ class Secret(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return "'****'"
+        return f"'{MASK}'"
 
 
 class _Refused:
@@ -30,7 +35,7 @@ class _Refused:
         self.type_name = type_name
 
     def __repr__(self) -> str:
-        return "'****'"
+        return f"'{MASK}'"
 
 
 class _SecretFunction:

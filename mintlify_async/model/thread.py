@@ -9,9 +9,11 @@ import json
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from ..checks import check_characters, check_text, copying_slip
-from ..errors import ConfigurationError
-from .json_text import MASK, as_object
-from .secret import hidden, type_name
+from ..errors import ConfigurationError, MintlifyError, NotFoundError
+from .json_text import as_object
+from .secret import MASK, hidden, type_name
+
+__all__ = ["Thread", "thread_is_lost"]
 
 _NO_FIELD: Final = (
     "a Thread cannot be a field of a model or the result of a handler: without its key, which JSON "
@@ -150,3 +152,8 @@ class Thread:
         except (TypeError, ValueError, RecursionError):
             fields = None
         return cls.from_dict(fields)
+
+
+def thread_is_lost(error: MintlifyError) -> bool:
+    """Return whether *error*, of a question in a thread, says that the service has lost the thread (404)."""
+    return isinstance(error, NotFoundError)

@@ -1,6 +1,12 @@
 """Counts calls before they are sent. Knows limits and windows, nothing of HTTP."""
 
+from typing import TYPE_CHECKING
+
+from ..habits import missing_names
 from .gate import Limit, QuotaRemaining
 from .quota import Quota
 
 __all__ = ["Limit", "Quota", "QuotaRemaining"]
+
+if not TYPE_CHECKING:  # a type checker finds the mistake
+    __getattr__ = missing_names(__name__)

@@ -10,6 +10,7 @@ from attrs import field, frozen
 
 from ..checks import LARGEST, check_number
 from ..errors import QuotaExceededError
+from ..habits import helpful
 from ..storage import TakeResult, Window
 from ..storage.store import Snapshot
 
@@ -30,6 +31,7 @@ LONGEST_BLOCK: Final = HOUR
 """Longest block, in seconds, of doubling and of a ``Retry-After``: the shortest window of the interface."""
 
 
+@helpful
 @frozen
 class Limit:
     """A number of uses in a window of time.

@@ -20,6 +20,7 @@ from typing import Final, Literal, Self
 
 from ..checks import ANONYMOUS, check_fp, check_seconds, check_store, check_text
 from ..errors import CauseSummary, ConfigurationError, QuotaExceededError, StateError, printable
+from ..habits import helpful
 from ..storage import MemoryStore
 from ..storage.store import Store, new_version
 from .gate import (
@@ -179,6 +180,7 @@ class Lease:
         return result if isinstance(result, QuotaExceededError) else None
 
 
+@helpful
 class Quota:
     """Keeps the calls of all sessions that share it within the service's limits.
 

@@ -1,7 +1,8 @@
 """An answer as people see it: sources, Markdown, and chat messages of bounded length."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..habits import missing_name
 from .markdown import answer_markdown, extras_markdown
 from .readable_text import split_suggestions, suggestions_of, text_of
 from .sources import AnswerSource, Suggestion, sources_of
@@ -22,10 +23,11 @@ __all__ = [
     "text_of",
 ]
 
+if not TYPE_CHECKING:  # a type checker finds the mistake
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import splitting  # loaded on first use, because only chat surfaces need it
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            missing_name(__name__, name)
+        from . import splitting  # loaded on first use, because only chat surfaces need it
 
-    return getattr(splitting, name)
+        return getattr(splitting, name)

@@ -1,4 +1,4 @@
-"""Tasks of this package: how they start and end, and steps that finish although the caller is cancelled.
+"""Tasks: how they start and end, steps that finish although the caller is cancelled, and a worker thread.
 
 A task factory of the program makes every task. An older one takes the loop and the coroutine only, so no task
 gets a name or a context as an argument.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
+
+__all__ = ["compute"]
 
 T = TypeVar("T")
 
@@ -65,6 +67,23 @@ async def finish_shielded(step: Awaitable[T]) -> T:
     if not task.cancelled():
         task.exception()  # retrieved, or asyncio logs that it never was
     raise cancellation
+
+
+async def compute(steps: Iterable[Callable[[], T]]) -> list[T]:
+    """Run *steps* in a worker thread, one after the other, and return their results.
+
+    The loop runs between two steps. Within a step, Python itself may block the loop. If the call is
+    cancelled, the present step keeps running and its result is lost.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # loaded on use, because few programs need it
+
+    # A separate thread, because all threads of the loop or of anyio may wait for this call.
+    with_thread = ThreadPoolExecutor(1)
+    run = asyncio.get_running_loop().run_in_executor
+    try:
+        return [await run(with_thread, step) for step in steps]
+    finally:
+        with_thread.shutdown(wait=False)
 
 
 def cancel_requests() -> int:

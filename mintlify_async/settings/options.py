@@ -31,7 +31,6 @@ from ..errors import ConfigurationError, printable
 from ..model.operation import KeyKind
 from .api_keys import Key
 from .assumptions import Assumptions
-from .habits import ARGUMENTS
 from .poll_policy import PollPolicy
 from .retry_policy import RetryPolicy
 from .timeouts import Timeouts
@@ -152,8 +151,8 @@ class Options:
         option_names = {option.name for option in fields(Options)} - {"assumptions", "poll_key"}
         for name in changes:
             if name not in option_names:
-                hint = ARGUMENTS.get(name) or f"it takes {', '.join(sorted(option_names))}"
-                raise ConfigurationError(f"with_options has no {name!r}: {hint}", field=name)
+                takes = ", ".join(sorted(option_names))
+                raise ConfigurationError(f"with_options has no {name!r}: it takes {takes}", field=name)
         keys = {"admin_key": self.admin_key, "assistant_key": self.assistant_key}
         new_keys = {name: key.replaced(changes[name]) for name, key in keys.items() if name in changes}
         return evolve(self, **{**changes, **new_keys})

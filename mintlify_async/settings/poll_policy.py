@@ -10,6 +10,7 @@ from typing import Final
 from attrs import field, frozen
 
 from ..checks import LARGEST, check_field, check_number
+from ..habits import helpful
 
 DEFAULT_TIMEOUT: Final = 1800.0
 """Longest wait, in seconds. Most jobs take 1 to 5 minutes; a wait without a limit can hang a worker."""
@@ -24,6 +25,7 @@ SHORTEST: Final = 1.0
 """Shortest interval between two polls of a wait, in seconds."""
 
 
+@helpful
 @frozen(kw_only=True)
 class PollPolicy:
     """Decides when a job is polled again, and for how long a wait tolerates failures.

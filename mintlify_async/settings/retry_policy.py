@@ -10,6 +10,7 @@ from typing import Final, Literal
 from attrs import field, frozen
 
 from ..checks import check_bool, check_field, check_number
+from ..habits import helpful
 from ..model.operation import OPERATIONS, OperationName
 
 Outcome = Literal["not_sent", "refused", "answered", "unknown"]
@@ -24,6 +25,7 @@ TRY_AGAIN_STATUSES: Final = frozenset((408, 425))
 """Statuses below 500 after which a GET is sent again."""
 
 
+@helpful
 @frozen(kw_only=True)
 class RetryPolicy:
     """Decides whether, and after how long, a request is sent again.
@@ -40,7 +42,7 @@ class RetryPolicy:
         retry_after_cap: Longest pause that the service may ask for, in seconds. A
             longer ``Retry-After`` ends the retrying immediately. It is never shortened.
         resend_questions: Also send a question again, before its first byte, when the
-            connection was lost after sending or the service answered 5xx. Each costs quota.
+            connection was lost after sending or the service answered 5xx. Each costs credits.
         budget: How many retries a session may make in a row. Each retry takes one, each
             success gives back a tenth, so that a failing service is not flooded.
         within: How long after the call its last attempt may start, in seconds, or None for no limit. A quota

@@ -5,15 +5,17 @@ from __future__ import annotations
 from attrs import field, frozen
 
 from ..checks import check_bool, check_field, check_seconds
+from ..habits import helpful
 
 
+@helpful
 @frozen(kw_only=True)
 class Timeouts:
     """How long each step of a call may take, in seconds.
 
     Args:
         connect: DNS lookup, connecting and TLS together, for one attempt.
-        request: An agent request in all: quota, every attempt, the pauses between
+        request: An agent request in all: every attempt, the pauses between
             them, and the answer's body.
         first_event: From sending a question until the assistant's first event.
         idle: The longest silence in an answer after its first event, or None for no limit. It

@@ -3,6 +3,9 @@
 A store of your own implements :class:`Store`.
 """
 
+from typing import TYPE_CHECKING
+
+from ..habits import missing_names
 from .memory import MemoryStore
 from .sqlite_store import SQLiteStore
 from .store import Record, Snapshot, Store, TakeResult, Usage, Window
@@ -17,3 +20,6 @@ __all__ = [
     "Usage",
     "Window",
 ]
+
+if not TYPE_CHECKING:  # a type checker finds the mistake
+    __getattr__ = missing_names(__name__)

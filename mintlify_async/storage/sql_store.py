@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from ..checks import check_keep
-from ..runtime.closing import NothingToClose
-from .store import Record, Snapshot, TakeResult, Usage, Window, damaged_record
+from ..habits import helpful
+from .store import NothingToClose, Record, Snapshot, TakeResult, Usage, Window, damaged_record
 
 if TYPE_CHECKING:  # loaded on use, because few programs need it
     from sqlite3 import Connection
@@ -37,6 +37,7 @@ _EXPIRE: Final = "DELETE FROM slots WHERE log = ? AND at <= ?"
 _SLOT: Final = "INSERT OR IGNORE INTO slots (log, slot, at) VALUES (?, ?, ?)"
 
 
+@helpful
 class SQLStore(NothingToClose):
     """A store in an SQL database.
 

@@ -22,8 +22,8 @@ from weakref import WeakValueDictionary
 from ..checks import EXITING, is_exiting
 from ..errors import StateError, printable
 from ..runtime.slow_steps import logged_if_slow
-from .format_version import unknown_version
 from .sql_store import TABLES
+from .store import unknown_version
 
 T = TypeVar("T")
 

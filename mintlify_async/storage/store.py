@@ -17,6 +17,15 @@ from ..errors import StateError, printable
 R = TypeVar("R")
 
 
+class NothingToClose:
+    """A store that holds nothing open between two calls."""
+
+    async def close(self) -> None:
+        """Nothing needs to be closed; the method exists so that all stores have it. The records stay."""
+
+    aclose = close
+
+
 @frozen(kw_only=True)
 class Record:
     """One record as a store returned it.
@@ -221,3 +230,23 @@ def _version(snapshot: Snapshot, key: str) -> str | None:
 def damaged_record(place: str, key: str) -> StateError:
     """Return the error for a record in *place* that cannot be read."""
     return StateError(f"{place} has a damaged record {printable(key, 80)!r}; delete it, or restore the data")
+
+
+def unknown_version(
+    what: str, version: object, readable: object, *, instead: str = "another file"
+) -> StateError:
+    """Return the error for stored data in a form that this version of the package does not read.
+
+    The package never guesses the form.
+
+    Args:
+        what: The kind of storage, with its file or key.
+        version: The version in the data, or None.
+        readable: The version that can be read.
+        instead: Another way out than the package's other version.
+    """
+    version_text = "no format version" if version is None else f"format version {printable(str(version), 20)}"
+    return StateError(
+        f"{what} has {version_text}, and this version of mintlify-async reads {readable}: "
+        f"use the mintlify-async that wrote it, or {instead}"
+    )

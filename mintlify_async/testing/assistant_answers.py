@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from ..habits import helpful
 from .docs_index import Section
 from .local_threads import ThreadStyle
 
@@ -22,6 +23,7 @@ SECTION_CHARACTERS = 900
 """About how many characters of a section are quoted; a code block is never cut."""
 
 
+@helpful
 @frozen(kw_only=True)
 class AnswerStyle:
     """The contents of a service's answers.

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+import posixpath
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
 from ..errors import ConfigurationError
+from ..habits import helpful
 
 DEFAULT_DOCS = Path(__file__).parents[1] / "docs"
-"""The documentation that ships with the package, in the service's own format."""
+"""The documentation that ships with the package."""
 
 STOP_WORDS = frozenset(
     re.findall(
@@ -59,6 +61,16 @@ def _stem(word: str) -> str:
     return re.sub(r"([^\Waeiou])\1$", r"\1", word)  # logging, log
 
 
+def anchor_of(heading: str) -> str:
+    """Return the anchor of a heading, as GitHub makes it: words in lower case, with hyphens between them."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def _site_path(name: str) -> str:
+    """Return the path of a page on the site. *name* is the path of its file without the extension."""
+    return "/" if name == "index" else "/" + name.removesuffix("/index")
+
+
 @frozen(kw_only=True)
 class Section:
     """A heading and the text below it.
@@ -68,7 +80,8 @@ class Section:
         title: The title of its page.
         description: The description of its page.
         heading: The text of its heading.
-        content: The Markdown below the heading, without the tags of components.
+        content: The Markdown below the heading, without the tags of components. A link to a file of the
+            folder is a path on the site.
     """
 
     page: str
@@ -80,8 +93,7 @@ class Section:
     @property
     def path(self) -> str:
         """The section's path on the site, with an anchor unless it opens the page."""
-        anchor = re.sub(r"[^\w]+", "-", self.heading.lower()).strip("-")
-        return self.page if self.heading == self.title else f"{self.page}#{anchor}"
+        return self.page if self.heading == self.title else f"{self.page}#{anchor_of(self.heading)}"
 
     def weights(self) -> Counter[str]:
         """Return its words. One in its heading counts three times, one in the title of its page twice."""
@@ -94,29 +106,54 @@ class Section:
 
 
 def read_sections(folder: Path, file: Path) -> Iterator[Section]:
-    """Yield the sections of one Markdown file that have text."""
+    """Yield the sections of one Markdown file that have text.
+
+    Without front matter, the first heading is the title, and the paragraph below it is the description.
+    """
     text = file.read_text(encoding="utf-8-sig")
     front = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
     settings = dict(re.findall(r"^(\w+): *[\"']?(.*?)[\"']?$", front[1] if front else "", re.MULTILINE))
     stem = file.relative_to(folder).with_suffix("").as_posix()
-    first_heading = re.search(r"^# (.+)$", text, re.MULTILINE)
-    title = settings.get("title") or (first_heading[1].strip() if first_heading else stem)
-    for heading, content in _split(text[front.end() :] if front else text, title):
+    first = re.search(r"^# (.+)$(?:\n+(?!\#)((?:.+\n?)*))?", text, re.MULTILINE)
+    title = settings.get("title") or (first[1].strip() if first else stem)
+    description = settings.get("description") or ((first[2] if first and not front else "") or "")
+    for heading, content in _split(text[front.end() :] if front else text, title, partial(_site_links, stem)):
         if content:
             yield Section(
-                page="/" if stem == "index" else "/" + stem.removesuffix("/index"),
+                page=_site_path(stem),
                 title=title,
-                description=settings.get("description", ""),
+                description=description,
                 heading=heading,
                 content=content,
             )
 
 
-def _split(text: str, title: str) -> Iterator[tuple[str, str]]:
-    """Yield each heading with the text below it. The text before the first heading has the page's title."""
+def _site_links(name: str, prose: str) -> str:
+    """Return *prose* of the page *name*. In it, links to files of the folder become paths on the site."""
+
+    def path(match: re.Match[str]) -> str:
+        place, hash_, anchor = match[1].partition("#")
+        if not place:
+            return f"]({_site_path(name)}{hash_}{anchor})"
+        target = posixpath.normpath(posixpath.join("/", posixpath.dirname(name), place))[1:]
+        stem, suffix = posixpath.splitext(target)
+        site_path = _site_path(stem) if suffix in (".md", ".mdx") else f"/{target}"
+        return f"]({site_path}{hash_}{anchor})"
+
+    return re.sub(r"\]\((?!/|[a-zA-Z][\w+.-]*:)([^)\s]+)\)", path, prose)
+
+
+def _split(text: str, title: str, served: Callable[[str], str]) -> Iterator[tuple[str, str]]:
+    """Yield each heading with the text below it. The text before the first heading has the page's title.
+
+    Args:
+        text: The page.
+        title: Its title.
+        served: Changes what is not code.
+    """
     heading, content, prose, at = title, "", "", 0
     for token in TOKEN.finditer(text):
-        prose += text[at : token.start()]
+        prose += served(text[at : token.start()])
         at = token.end()
         if token["fence"]:
             block = textwrap.dedent(token["fence"] + token["code"] + token["end"])
@@ -127,7 +164,7 @@ def _split(text: str, title: str) -> Iterator[tuple[str, str]]:
         else:
             component = re.search(r'\stitle="([^"]*)"', token[0])
             prose += token["shown"] or token["escaped"] or (f"\n**{component[1]}**\n" if component else "")
-    yield heading, _without_gaps(content + _without_indent(prose + text[at:]))
+    yield heading, _without_gaps(content + _without_indent(prose + served(text[at:])))
 
 
 def _without_indent(text: str) -> str:
@@ -139,6 +176,7 @@ def _without_gaps(content: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", content).strip()
 
 
+@helpful
 @frozen(kw_only=True, eq=False)
 class DocsIndex:
     """``service.docs`` has the pages of a folder and an index of their headings.

@@ -12,10 +12,12 @@ from collections.abc import Iterable
 
 from attrs import field, frozen
 
+from ..habits import helpful
 from .http_answer import Answer, Pause, Piece, join_bytes, to_pieces
 from .raw_connection import Ending, first_pieces, framed, head
 
 
+@helpful
 class Fault:
     """One way in which a response fails. Derive your own fault from this class.
 
@@ -99,6 +101,7 @@ class Cut(Fault):
         yield from framed(pieces, chunked=answer.chunked, ended=self.clean)
 
 
+@helpful
 @frozen
 class Raw(Fault):
     r"""Exactly these bytes, from the status line on, whether they are HTTP or not.

@@ -10,6 +10,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from ..events import Event
+from ..habits import helpful
 
 # The AI SDK's servers send these headers with a stream. No client needs any of them.
 STREAM_HEADERS: Mapping[str, str] = {
@@ -29,7 +30,11 @@ async def let_client_read() -> None:
 
 @frozen
 class Pause:
-    """A pause between two pieces of a body, in seconds."""
+    """A pause between two pieces of a body.
+
+    Args:
+        seconds: How long it is, in seconds.
+    """
 
     seconds: float
 
@@ -41,6 +46,7 @@ Value = bytes | str | Mapping[str, Any] | Event | float
 """A part of a body as it is written in a script: bytes, text, a stream event, or a pause in seconds."""
 
 
+@helpful
 @frozen(kw_only=True)
 class Answer:
     """One HTTP response of the local service, for scripts that build it from the request.

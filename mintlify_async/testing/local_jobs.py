@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
+from ..habits import helpful
 from ..runtime.dates import now as date_now
 
 ENDED = frozenset({"completed", "failed", "archived"})
@@ -17,6 +18,7 @@ def _to_lags(stale: float | Iterable[float]) -> tuple[float, ...]:
     return tuple(stale) if isinstance(stale, Iterable) else (stale,)
 
 
+@helpful
 @frozen(kw_only=True)
 class JobLife:
     """The course of a job after a prompt. Times are in seconds.
@@ -62,6 +64,7 @@ class _Turn:
         return self.at + self.life.stale[self.polls % len(self.life.stale)]
 
 
+@helpful
 @define(kw_only=True, eq=False)
 class LocalJob:
     """One job of the service, such as ``service.jobs["job_1"]``.

@@ -20,6 +20,7 @@ from aiohttp import ClientResponse, web
 from attrs import evolve
 
 from ..errors import ConfigurationError, StateError
+from ..habits import helpful
 from ..runtime.dates import now as date_now
 from .answer_sender import FaultyConnection, Sent, send_answer
 from .assistant_answers import AnswerStyle
@@ -63,6 +64,7 @@ def check_loops(session: MintlifySession, service: LocalService) -> None:
     record_requests(session, service._check_loop)  # pyright: ignore[reportPrivateUsage] - defined in this file
 
 
+@helpful
 class LocalService:
     """The documentation service on this machine, for tests and demonstrations.
 

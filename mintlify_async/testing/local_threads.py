@@ -46,7 +46,14 @@ class ThreadStyle:
 
 @define(kw_only=True)
 class LocalThread:
-    """One thread of the service. ``key`` is None without keys. Questions are in order, oldest first."""
+    """One thread of the service.
+
+    Attributes:
+        id: Its id.
+        domain: The domain of its customer.
+        key: Its key, or None if the service has no keys.
+        questions: The questions, oldest first.
+    """
 
     id: str
     domain: str

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from attrs import frozen
 
+from ..habits import helpful
 from ..runtime.dates import now as date_now
 
 HOUR, DAY, MONTH = 3600.0, 86_400.0, 30 * 86_400.0
@@ -24,6 +25,7 @@ class LimitRule(NamedTuple):
     window: float  # in seconds
 
 
+@helpful
 @frozen(kw_only=True)
 class Limits:
     """The rate limits of a service. The defaults are the limits of the API.

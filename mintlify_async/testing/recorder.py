@@ -24,10 +24,11 @@ import aiohttp
 from attrs import define, evolve, field
 from cattrs import Converter
 
+from ..habits import helpful
 from ..http.failures import FOREIGN_ERRORS
 from ..protocol.calls import Call
 from ..runtime.recordings import KeptStep, Recordings
-from ..runtime.worker_thread import compute
+from ..runtime.tasks import compute
 from ..session import MintlifySession, record_requests, steps_of
 from ..version import __version__
 from .redaction import BodyRedactor, hide, redact_header, redact_path, secrets_in
@@ -126,6 +127,7 @@ CONVERTER.register_unstructure_hook(bytes, _to_json)
 CONVERTER.register_unstructure_hook(float, partial(round, ndigits=6))  # microseconds
 
 
+@helpful
 class Recorder:
     """Writes the requests and responses of a session to a file, for ``service.replay(path)``.
 

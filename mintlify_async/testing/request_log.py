@@ -8,7 +8,10 @@ from typing import Any
 
 from attrs import define, field
 
+from ..habits import helpful
 
+
+@helpful
 @define(kw_only=True, eq=False, repr=False)
 class RecordedRequest:
     """One request as the service received it.

@@ -9,6 +9,7 @@ from typing import Any, TypedDict, Unpack, cast
 from attrs import define, field
 
 from ..errors import ConfigurationError
+from ..habits import helpful
 from .assistant_answers import Content
 from .faults import Fault
 from .http_answer import Answer, Value, event_stream, json_answer, to_bytes, to_pieces, too_many_requests
@@ -54,6 +55,7 @@ class PromptAnswerOptions(JobAnswerOptions, total=False):
     life: JobLife | None
 
 
+@helpful
 @define(kw_only=True, eq=False)
 class Rule:
     """The response to some requests. The methods of :class:`Script` make and return rules.
@@ -160,6 +162,7 @@ def _check_options(method: str, options: Mapping[str, Any], allowed: type) -> No
         )
 
 
+@helpful
 class Script:
     r"""``service.script`` has the scripted responses of a service.
 

@@ -132,7 +132,7 @@ async def test_verbose_works_before_and_after_the_command(service, arguments):
     assert "POST " not in (await run("ask", "Hm?", service=service)).err
 
 
-COMMANDS = ["", "ask", "chat", "job", "job create", "ledger", "serve", "demo", "doctor"]
+COMMANDS = ["", "ask", "chat", "job", "job create", "ledger", "serve", "demo", "docs", "doctor"]
 
 
 async def test_help_fits():

@@ -286,5 +286,7 @@ async def test_a_paid_job_survives_a_shell_whose_stream_fails(service, tmp_path,
     text = (tmp_path / ("err" if "2>" not in words else "out")).read_text()
     assert "mintlify-job:" in text
     assert "Traceback" not in text
+    if words == ">&-":
+        assert text.endswith("mintlify-async: standard output is closed: redirect it, such as to /dev/null\n")
     assert service.requests.count("create_job") == 1
     assert (tmp_path / "status").read_text() == ("0\n" if "2>" in words else "1\n")

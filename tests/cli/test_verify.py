@@ -17,7 +17,7 @@ from mintlify_async.cli.verify import ANY_KEY, NAMES, Verification
 from mintlify_async.testing import Customer, LocalService, Script, operations
 from tests.support.command_line import run
 
-PAGE = Path(mintlify_async.__file__).parent / "docs" / "explanation" / "assumptions.mdx"
+PAGE = Path(mintlify_async.__file__).parent / "docs" / "explanation" / "assumptions.md"
 
 
 async def verify(service: LocalService, *, with_job: bool = True) -> Verification:

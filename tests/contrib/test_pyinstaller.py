@@ -73,6 +73,6 @@ def test_a_frozen_program_has_nothing_more(package):
 def test_the_pages_are_in_a_frozen_program():
     """The local service answers from them, so each is copied to its place in the package."""
     copies = {Path(source): Path(folder) for source, folder in hook("mintlify_async.testing")["datas"]}
-    files = set(PACKAGE.glob("docs/**/*.mdx"))
+    files = set(PACKAGE.glob("docs/**/*.md"))
     assert files
     assert copies == {file: file.parent.relative_to(PACKAGE.parent) for file in files}

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from mintlify_async.testing import JobLife, LocalService
+from tests.support.postgres_server import PostgresServer
 from tests.support.redis_server import RedisServer
 
 WHOLE = os.environ.get("SWEEPS") == "whole"
@@ -149,14 +150,34 @@ def check(service: LocalService, ids: list[str], results: dict[str, Any]) -> Non
     assert all(found["prLink"] for found in results.values())
 
 
+def claims(request: pytest.FixtureRequest) -> int:
+    """Return how many claims of creations the ledger in Postgres has."""
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return int(server.say("SELECT count(*) FROM mintlify_async WHERE slot = '' AND key LIKE '%claim%'"))
+
+
 @pytest.mark.parametrize(
-    ("name", "command"),
-    [("saq_jobs", "-m saq saq_jobs.settings"), ("streaq_jobs", "-m streaq run streaq_jobs:worker")],
+    ("name", "command", "ledger"),
+    [
+        ("saq_jobs", "-m saq saq_jobs.settings", None),
+        ("saq_jobs", "-m saq saq_jobs.settings", "postgres_server"),
+        ("streaq_jobs", "-m streaq run streaq_jobs:worker", None),
+        ("streaq_jobs", "-m streaq run streaq_jobs:worker", "postgres_server"),
+    ],
 )
 async def test_killed_workers_lose_nothing(
-    recipe: Callable[[str], ModuleType], service: LocalService, tmp_path: Path, name: str, command: str
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    recipe: Callable[[str], ModuleType],
+    service: LocalService,
+    tmp_path: Path,
+    name: str,
+    command: str,
+    ledger: str | None,
 ):
     """Each job is requested twice: every result arrives, and there is one POST for each."""
+    if ledger:
+        monkeypatch.setenv("MINTLIFY_LEDGER", request.getfixturevalue(ledger).url)
     async with killed_workers(tmp_path / "workers.log", *command.split()), web(recipe(name).app) as client:
         ids = [await create_twice(client, number) for number in range(JOBS)]
 
@@ -167,13 +188,23 @@ async def test_killed_workers_lose_nothing(
 
         results = await all_results(ids, look)
     check(service, ids, results)
+    if ledger:
+        assert claims(request) == JOBS
 
 
 @pytest.mark.leaves_open("Celery keeps its connections to Redis until the process ends")
+@pytest.mark.parametrize("ledger", [None, "postgres_server"])
 async def test_celery_workers_that_are_killed_lose_nothing(
-    recipe: Callable[[str], ModuleType], service: LocalService, tmp_path: Path
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    recipe: Callable[[str], ModuleType],
+    service: LocalService,
+    tmp_path: Path,
+    ledger: str | None,
 ):
     """The same with synchronous tasks, each of which has a session of its own."""
+    if ledger:
+        monkeypatch.setenv("MINTLIFY_LEDGER", request.getfixturevalue(ledger).url)
     command = ["-m", "celery", "-A", "celery_jobs", "worker", "--concurrency=4", "--loglevel=INFO"]
     jobs, names = recipe("celery_jobs"), [f"request-{number}" for number in range(JOBS)]
 
@@ -191,3 +222,5 @@ async def test_celery_workers_that_are_killed_lose_nothing(
         assert b"completed" in (await program.communicate())[0]
     jobs.app.close()
     check(service, [record["id"] for record in results.values()], {r["id"]: r for r in results.values()})
+    if ledger:
+        assert claims(request) == JOBS

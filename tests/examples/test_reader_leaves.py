@@ -12,7 +12,7 @@ import mintlify_async
 from tests.support.relay_kit import serving, until
 
 pytestmark = pytest.mark.real
-PAGE = Path(mintlify_async.__file__).parent / "docs" / "how-to" / "fastapi.mdx"
+PAGE = Path(mintlify_async.__file__).parent / "docs" / "how-to" / "fastapi.md"
 
 
 async def test_a_reader_who_leaves_stops_the_answer(service, session, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 from mintlify_async import (
     APITimeoutError,
     ConfigurationError,
+    FollowUp,
     JobTimeoutError,
     MemoryStore,
     NotFoundError,
@@ -19,11 +20,10 @@ from mintlify_async import (
     ServerError,
     StateError,
     Timeouts,
-    Turn,
     wait_all,
 )
 from mintlify_async.errors import UnexpectedResponseError
-from mintlify_async.jobs.open_claims import Ledger
+from mintlify_async.jobs.ledger import Ledger
 from mintlify_async.runtime import dates
 from mintlify_async.testing import JobLife, Reset
 from mintlify_async.testing.loop_time import EPOCH
@@ -189,7 +189,7 @@ async def test_a_follow_up_is_sent_once_per_key(service):
         assert service.requests.count("get_job") == looks  # on_active polls only before a new follow-up
         assert service.requests.count("send_message") == 1
         for turn in (*turns, again):
-            assert isinstance(turn, Turn)
+            assert isinstance(turn, FollowUp)
             assert turn.ref == turns[0].ref
             assert turn.ref.was_final
             assert turn.ref.sent is not None

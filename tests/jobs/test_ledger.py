@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mintlify_async import Ledger, MemoryStore, OutcomeUnknownError, SQLiteStore
-from mintlify_async.jobs import open_claims
+from mintlify_async.jobs import ledger as ledger_module
 from mintlify_async.testing import faults
 
 
@@ -25,7 +25,7 @@ async def store(request, tmp_path):
 @pytest.mark.parametrize("at_once", [500, 2, 1])
 async def test_recorded_jobs_are_listed(service, store, monkeypatch, at_once):
     """What is done, the oldest first; a follow-up has the id of its job. It takes several steps."""
-    monkeypatch.setattr(open_claims, "AT_ONCE", at_once)
+    monkeypatch.setattr(ledger_module, "AT_ONCE", at_once)
     ledger = Ledger(store)
     assert await ledger.jobs() == []
     async with service.session(ledger=store) as session:

@@ -24,8 +24,8 @@ from mintlify_async.errors import (
     ServerError,
     StateError,
 )
-from mintlify_async.jobs.handle import Turn, handle_for
-from mintlify_async.jobs.stale_guard import FollowUp, JobState, JobStates, Look, Moment, elapsed
+from mintlify_async.jobs.handle import FollowUp, handle_for
+from mintlify_async.jobs.stale_guard import AwaitedFollowUp, JobState, JobStates, Look, Moment, elapsed
 from mintlify_async.model.job_ref import JobRef, Stamp
 from mintlify_async.settings.api_keys import Key
 from mintlify_async.settings.assumptions import Assumptions
@@ -74,7 +74,7 @@ def test_elsewhere_the_service_counts_less_one_second(seen, here, seconds):
 
 def test_an_end_of_an_active_job_must_last():
     """Another status begins the window anew; an hour after the follow-up nothing is waited for."""
-    follow_up = FollowUp(moment(0), was_final=False)
+    follow_up = AwaitedFollowUp(moment(0), was_final=False)
     for time, status, left in [
         (10, "completed", 60),
         (50, "completed", 20),
@@ -88,8 +88,8 @@ def test_an_end_of_an_active_job_must_last():
         follow_up = follow_up.after(seen, age_at(seen), 60)
         assert follow_up.seconds_left(seen, age_at(seen), 60) == left
     late, soon, then = look(3600), look(59.999), look(60)
-    assert FollowUp(moment(0), was_final=False).seconds_left(late, age_at(late), 60) == 0
-    seen_before = FollowUp(moment(0), was_final=True)
+    assert AwaitedFollowUp(moment(0), was_final=False).seconds_left(late, age_at(late), 60) == 0
+    seen_before = AwaitedFollowUp(moment(0), was_final=True)
     assert seen_before.seconds_left(soon, age_at(soon), 60) > 0
     assert seen_before.seconds_left(then, age_at(then), 60) == 0
 
@@ -496,7 +496,7 @@ async def test_a_second_look_never_makes_a_wait_return_an_old_result(beside, par
 async def test_a_follow_up_is_sent_at_once_whatever_a_look_would_say():
     """A 404 of a new job delayed it by 28 s, and a look that hung took all of its time."""
     agent = FakeAgent(in_turn(refused(404)))
-    assert isinstance(await agent.created().send("Again", timeout=6), Turn)
+    assert isinstance(await agent.created().send("Again", timeout=6), FollowUp)
     assert (agent.looks, agent.sent, agent.now()) == ([], [("job_1", "Again")], 0)
 
 
@@ -623,7 +623,7 @@ async def test_two_follow_ups_at_once(delays, refusals):
     agent.on_send = answer
     job = await ended(agent)
     results = await asyncio.gather(job.send("One"), job.send("Two"), return_exceptions=True)
-    assert sum(isinstance(result, Turn) for result in results) == 2 - refusals
+    assert sum(isinstance(result, FollowUp) for result in results) == 2 - refusals
     assert job.done is (refusals == 2)
     if refusals == 2:
         assert not job.ref.awaiting_turn

@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse  # noqa: E402
 from pydantic import BaseModel, TypeAdapter, ValidationError  # noqa: E402
 
 from mintlify_async import Answer, ConfigurationError, Job, JobHandle, JobRef, Message, Thread  # noqa: E402
-from mintlify_async.jobs.handle import Turn  # noqa: E402
+from mintlify_async.jobs.handle import FollowUp  # noqa: E402
 from mintlify_async.messages import TextPart  # noqa: E402
 
 JOB = Job.from_wire(
@@ -154,7 +154,7 @@ def test_deep_json_is_written_and_read():
     assert adapter.validate_json(adapter.dump_json(message)) == message
 
 
-FIELDS = {"Job": "prLink", "JobHandle": "ref", "Turn": "ref", "JobRef": "ref"}
+FIELDS = {"Job": "prLink", "JobHandle": "ref", "FollowUp": "ref", "JobRef": "ref"}
 FIELDS |= {"Message": "parts", "Answer": "sources"}
 
 
@@ -164,7 +164,7 @@ def schema_of(kind, mode):
     return schema["$defs"][kind.__name__] if "$ref" in schema else schema
 
 
-@pytest.mark.parametrize("kind", [*KINDS, JobHandle, Turn])
+@pytest.mark.parametrize("kind", [*KINDS, JobHandle, FollowUp])
 @pytest.mark.parametrize("mode", ["validation", "serialization"])
 def test_the_schema_shows_the_fields(kind, mode):
     """Each class is one definition, with its name; no secret is in it."""
@@ -251,7 +251,7 @@ async def test_handlers_of_fastapi_take_and_return_them(service, session):
         assert (refusal.status_code, "use JobRef" in refusal.text) == (422, True)
         assert (await client.post("/list", json={"id": 1})).status_code == 422
     schemas = app.openapi()["components"]["schemas"]
-    for kind, field in FIELDS.items() - {("Turn", "ref")}:
+    for kind, field in FIELDS.items() - {("FollowUp", "ref")}:
         assert field in schemas[kind]["properties"]
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.jobs.handle import Turn
+from mintlify_async.jobs.handle import FollowUp
 from mintlify_async.model.job_ref import End, JobRef, Stamp
 from tests.support.job_fakes import FakeAgent
 
@@ -223,8 +223,8 @@ def test_a_session_takes_every_form():
     plain = JobRef("docs", "job_1")
     for named in (plain, str(plain), "job_1"):
         assert agent.job(named).ref == plain
-        assert type(agent.job(named)) is not Turn
-    assert isinstance(agent.job(REFS[2]), Turn)
+        assert type(agent.job(named)) is not FollowUp
+    assert isinstance(agent.job(REFS[2]), FollowUp)
     assert agent.job(str(REFS[2])).ref == REFS[2]
     assert agent.looks == []
 

@@ -34,7 +34,7 @@ def test_masking_copies_nothing_that_has_no_key() -> None:
     assert mask_keys(plain) is plain
     assert drop_keys(plain) is plain
     keyed = {"a": [{"threadKey": "k", "b": 1}]}
-    assert mask_keys(keyed) == {"a": [{"threadKey": "***", "b": 1}]}
+    assert mask_keys(keyed) == {"a": [{"threadKey": "****", "b": 1}]}
     assert drop_keys(keyed) == {"a": [{"b": 1}]}
     assert keyed["a"][0]["threadKey"] == "k"
 
@@ -42,7 +42,7 @@ def test_masking_copies_nothing_that_has_no_key() -> None:
 @pytest.mark.parametrize("key", ["", 0, 7, False, True, ["k"], {"k": 1}])
 def test_a_key_of_any_type_is_a_secret(key: object) -> None:
     """Whatever stands where a thread's key belongs is masked and left out, but null, which is no key."""
-    assert mask_keys({"a": {"threadKey": key}}) == {"a": {"threadKey": "***"}}
+    assert mask_keys({"a": {"threadKey": key}}) == {"a": {"threadKey": "****"}}
     assert drop_keys({"a": {"threadKey": key}}) == {"a": {}}
     assert drop_keys({"a": {"threadKey": None}}) == {"a": {"threadKey": None}}
 
@@ -56,9 +56,9 @@ def test_what_is_written_is_valid_json(content: object) -> None:
 @pytest.mark.parametrize(
     ("text", "masked"),
     [
-        (r'{"threadKey":"a\/b\"c\u002bd","n":1}', '{"threadKey":"***","n":1}'),
-        (r'{"x":"{\"threadKey\":\"a\\/b c\",\"n\":1}"}', r'{"x":"{\"threadKey\":\"***\",\"n\":1}"}'),
-        ("?threadKey=a/b&n=1", "?threadKey=***&n=1"),
+        (r'{"threadKey":"a\/b\"c\u002bd","n":1}', '{"threadKey":"****","n":1}'),
+        (r'{"x":"{\"threadKey\":\"a\\/b c\",\"n\":1}"}', r'{"x":"{\"threadKey\":\"****\",\"n\":1}"}'),
+        ("?threadKey=a/b&n=1", "?threadKey=****&n=1"),
         ('{"threadKey":""}', '{"threadKey":""}'),
     ],
 )
@@ -79,7 +79,7 @@ def test_the_cost_of_masking_is_linear() -> None:
 def test_a_key_with_backslashes_costs_no_more(secret: str) -> None:
     """It is masked in every form, and a long text of backslashes is searched in linear time."""
     nested = json.dumps(json.dumps(f"x{secret}y"))
-    assert mask_text(nested, secret) == '"\\"x***y\\""'
+    assert mask_text(nested, secret) == '"\\"x****y\\""'
     for piece in ("\\", "\\a", "\\u005c", "%5c", "\\/", "\\\\a"):
         started = time.process_time()
         mask_text(piece * (20_000 // len(piece)), f"{secret}z")

@@ -1,7 +1,8 @@
-"""The documentation site: its settings, pages, links and code. What is made from the code is up to date."""
+"""The documentation: its pages, links and code. What is made from the code is up to date."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import tomllib
@@ -14,119 +15,130 @@ from make import DOCS, TABLES
 from page_blocks import FENCE, ROOT, RUN, Block, blocks_of
 
 from mintlify_async.cli import exit_status
+from mintlify_async.testing.docs_index import anchor_of
 from tests.support.child_process import child_environment
+from tests.support.github_form import shown_on_github
 from tests.support.page_runner import run_tests, skip_without_modules, write_files
 
 PACKAGE = DOCS.parent
-SETTINGS = json.loads((DOCS / "docs.json").read_text(encoding="utf-8"))
-FILES = {file.relative_to(DOCS).with_suffix("").as_posix(): file for file in sorted(DOCS.rglob("*.mdx"))}
+INDEX = (DOCS / "index.md").read_text(encoding="utf-8")
+FILES = {file.relative_to(DOCS).with_suffix("").as_posix(): file for file in sorted(DOCS.rglob("*.md"))}
 BY_HAND = {name: file for name, file in FILES.items() if not name.startswith("reference/")}
-COMPONENTS = {"Note", "Warning", "Tip", "Info", "Steps", "Step", "CodeGroup", "Card", "CardGroup", "img"}
 
 
 def without_code(text: str) -> str:
     """Return a page's text without code blocks, code in lines, and comments."""
-    plain = re.sub(r"\{/\*.*?\*/\}", "", FENCE.sub("", text), flags=re.DOTALL)
+    plain = re.sub(r"<!--.*?-->", "", FENCE.sub("", text), flags=re.DOTALL)
     return re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", plain, flags=re.DOTALL)
 
 
 PROSE = {name: without_code(file.read_text(encoding="utf-8")) for name, file in FILES.items()}
 
 
-def test_settings_have_the_services_form():
-    """``docs.json`` as the service's own schema has it, of which this is the part that we use."""
-    assert set(SETTINGS) == {"$schema", "theme", "name", "description", "colors", "navigation"}
-    assert all(re.fullmatch(r"#[0-9a-fA-F]{6}", color) for color in SETTINGS["colors"].values())
-    assert all(group["group"] and group["pages"] for group in SETTINGS["navigation"]["groups"])
+def test_the_index_names_every_page_once():
+    """By its title, in the order to read them. A page without a place is found by nobody."""
+    groups = make.groups_of(INDEX)
+    assert sorted(path for paths in groups.values() for path in paths) == sorted(
+        f"{name}.md" for name in FILES if name != "index"
+    )
+    titles = dict(re.findall(r"\[([^\]]+)\]\(([^)]+)\)", INDEX.partition("## All pages")[2]))
+    texts = {path: (DOCS / path).read_text(encoding="utf-8") for path in titles.values()}
+    assert titles == {make.opening_of(text)[0]: path for path, text in texts.items()}
 
 
-def test_navigation_names_every_page_once():
-    """A page without a place is found by nobody, and a place without a page is an error of the site."""
-    pages = [page for group in SETTINGS["navigation"]["groups"] for page in group["pages"]]
-    assert sorted(pages) == sorted(FILES)
+def test_each_page_begins_with_its_title_and_a_sentence():
+    """The sentence says what the page is for. Searches and ``llms.txt`` show both, so titles differ."""
+    openings = {name: make.opening_of(file.read_text(encoding="utf-8")) for name, file in FILES.items()}
+    assert not [name for name, (_, words) in openings.items() if not re.fullmatch(r"\w.{18,158}\.", words)]
+    assert len({title for title, _ in openings.values()}) == len(FILES)
+    assert not [name for name, text in PROSE.items() if len(re.findall(r"^# ", text, re.MULTILINE)) != 1]
 
 
-def test_each_page_begins_with_title_and_description():
-    """They are shown in searches, where two titles must differ."""
-    front = re.compile(r'---\ntitle: "([^"\n]+)"\ndescription: "[^"\n]{20,160}"\n---\n\n')
-    fronts = {name: front.match(file.read_text(encoding="utf-8")) for name, file in FILES.items()}
-    assert not [name for name, match in fronts.items() if match is None]
-    titles = [match[1] for match in fronts.values() if match]
-    assert sorted(titles) == sorted(set(titles))
-
-
-def unclosed(text: str) -> list[str]:
-    """Return the components that are unknown, not closed, or closed without being open."""
-    wrong: list[str] = []
-    open_now: list[str] = []
-    for closing, name, alone in re.findall(r"(?<!\\)<(/?)([A-Za-z]\w*)[^<>]*?(/?)>", text):
-        if name not in COMPONENTS or (closing and open_now[-1:] != [name]):
-            wrong.append(name)
-        elif closing:
-            open_now.pop()
-        elif not alone:
-            open_now.append(name)
-    return wrong + open_now
-
-
-def test_pages_are_valid_for_the_service():
-    """Components are known and closed; other angle brackets and braces are code, or escaped."""
-    assert not {name: wrong for name, text in PROSE.items() if (wrong := unclosed(text))}
+def test_pages_are_plain_markdown():
+    """Tags are those of pictures. Other angle brackets and braces are code, or escaped."""
     left = {
-        name: re.findall(r"(?<!\\)[<{}].{0,30}", re.sub(r"<[^<>]*>", "", text))
+        name: re.findall(r"(?<!\\)(?:<(?!/?(?:picture|source|img)\b)|[{}]|^:::|^import ).{0,30}", text, re.M)
         for name, text in PROSE.items()
     }
     assert not {name: found for name, found in left.items() if found}
 
 
 def links() -> Iterator[tuple[str, str]]:
-    """Yield each link within the site: the page that it stands on, and its target."""
+    """Yield each link and picture of the pages: the page that it stands on, and its target."""
     for name, file in FILES.items():
         text = without_code(file.read_text(encoding="utf-8").replace("[`", "[").replace("`]", "]"))
-        for target in re.findall(r"\]\(([^)\s]+)\)|href=\"([^\"]+)\"", text):
+        for target in re.findall(r"\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"", text):
             yield name, target[0] or target[1]
 
 
 def anchors(name: str) -> set[str]:
-    """Return the anchors of a page as the service makes them: a second one of a name has a number."""
+    """Return the anchors of a page as GitHub makes them: a second one of a name has a number."""
     text = FENCE.sub("", FILES[name].read_text(encoding="utf-8"))
     taken: list[str] = []
-    for heading in re.findall(r"^#{2,6} (.+)$", text, re.MULTILINE):
-        anchor = re.sub(r"[^\w]+", "-", heading.lower()).strip("-")
-        taken.append(f"{anchor}-{taken.count(anchor) + 1}" if anchor in taken else anchor)
+    for heading in re.findall(r"^#{1,6} (.+)$", text, re.MULTILINE):
+        anchor = anchor_of(heading)
+        taken.append(f"{anchor}-{taken.count(anchor)}" if anchor in taken else anchor)
     return set(taken)
 
 
 def leads_somewhere(page: str, target: str) -> bool:
-    """Return whether a target is on the web, a file of the site, or a heading of one of its pages."""
-    path, _, anchor = target.partition("#")
-    if re.match(r"https?://|mailto:", target) or (
-        path.startswith("/") and (DOCS / path.strip("/")).is_file()
-    ):
+    """Return whether a target is on the web, a file next to *page*, or a heading of a page."""
+    if re.match(r"https?://|mailto:", target):
         return True
-    place = path.strip("/") or ("index" if path else page)
-    return place in FILES and (not path or path[0] == "/") and (not anchor or anchor in anchors(place))
+    path, _, anchor = target.partition("#")
+    file = (FILES[page].parent / path).resolve() if path else FILES[page]
+    if not anchor or path[:1] == "/":
+        return path[:1] != "/" and file.is_file()
+    return anchor in anchors(file.relative_to(DOCS.resolve()).with_suffix("").as_posix())
 
 
 def test_links_lead_somewhere():
-    """A path from the site's root, without an extension, and a heading of that page."""
+    """A link is a path from its page to another file, and a heading of that page."""
     assert not [link for link in dict.fromkeys(links()) if not leads_somewhere(*link)]
+
+
+@pytest.mark.real
+def test_pages_on_github():
+    """Each link and anchor leads somewhere there too, and no mark, tag or brace is left as text."""
+    files = {name: file.read_text(encoding="utf-8") for name, file in FILES.items()}
+    pages = shown_on_github({**files, "README": (ROOT / "README.md").read_text(encoding="utf-8")})
+    left = re.compile(r"[<>{}]|\]\(|\*\*|`|\\[^\w]|:::|\[!|^\w+: \"")
+    marks = {name: [text for text in page["texts"] if left.search(text)] for name, page in pages.items()}
+    assert not {name: texts for name, texts in marks.items() if texts}
+    for name, page in pages.items():
+        place = DOCS / name if name in FILES else ROOT / "README"
+        assert len(page["titles"]) == 1
+        assert name not in FILES or set(page["anchors"]) == anchors(name)
+        for link in page["links"] + page["images"]:
+            path, _, anchor = link.partition("#")
+            if re.match(r"https?://", link):
+                continue
+            file = (place.parent / path).resolve() if path else place.with_suffix(".md").resolve()
+            assert file.exists(), (name, link)
+            if anchor:
+                assert anchor in pages[file.relative_to(DOCS.resolve()).with_suffix("").as_posix()]["anchors"]
 
 
 def test_links_of_the_readme_lead_somewhere():
     """To pages of the site, and their headings, and to files."""
     links = re.findall(r"\]\(([^)]+)\)", without_code((ROOT / "README.md").read_text(encoding="utf-8")))
-    targets = [re.sub(r"^mintlify_async/docs/(.+)\.mdx", r"/\1", link) for link in links]
     there = [ROOT, PACKAGE.parent]  # a wheel's pages are elsewhere
-    left = [target for target in targets if not leads_somewhere("", target)]
+    pages = [link.removeprefix("mintlify_async/docs/") for link in links]
+    left = [
+        link
+        for link, page in zip(links, pages, strict=True)
+        if link == page or not leads_somewhere("index", page)
+    ]
+    left = [link for link in left if not link.startswith(("https://", "http://"))]
     assert not [target for target in left if not any((folder / target).exists() for folder in there)]
 
 
 def test_every_image_is_shown():
     """Each is on a page, with words for those who do not see it."""
     pages = "".join(file.read_text(encoding="utf-8") for file in [*FILES.values(), ROOT / "README.md"])
-    shown = re.findall(r"!\[\w[^\]]+\]\((?:/|mintlify_async/docs/)(images/[^)]+)\)", pages)
-    shown += re.findall(r'<img [^>]*src="/(images/[^"]+)" alt="\w[^"]+" />', pages)
+    shown = re.findall(r"!\[\w[^\]]+\]\([^)]*(images/[^)]+)\)", pages)
+    shown += re.findall(r'<img [^>]*src="[^"]*(images/[^"]+)"[^>]* alt="\w[^"]+">', pages)
+    shown += re.findall(r'<source [^>]*srcset="[^"]*(images/[^"]+)">', pages)
     assert set(shown) == {file.relative_to(DOCS).as_posix() for file in (DOCS / "images").iterdir()}
 
 
@@ -169,6 +181,38 @@ def test_made_pages_are_up_to_date():
     """The reference is the one list of public names, signatures and defaults."""
     pages = make.made_pages().items()
     assert not [file.name for file, text in pages if file.read_text("utf-8") != text], "run `tox -e docs`"
+
+
+def test_each_entry_explains_its_fields():
+    """An entry with arguments has a table of them, and no meaning in it is empty."""
+    texts = [file.read_text(encoding="utf-8") for name, file in FILES.items() if name not in BY_HAND]
+    entries = [entry for text in texts for entry in re.split(r"^##+ ", text, flags=re.MULTILINE)[1:]]
+    calls = {entry.partition("\n")[0]: entry for entry in entries if re.search(r"```py\n[^\n]*\([^)]", entry)}
+    assert len(calls) > 100
+    assert not [name for name, entry in calls.items() if re.search(r"\| +\|$", entry, re.MULTILINE)]
+    classes = {name: entry for name, entry in calls.items() if re.search(rf"```py\n{name}\(", entry)}
+    classes = {name: entry for name, entry in classes.items() if name[0].isupper() and "." not in name}
+    assert not [name for name, entry in classes.items() if "| Meaning |" not in entry]
+
+
+def test_each_class_with_documented_arguments_shows_its_call():
+    """Who writes ``raise RelayRefusal(…)`` or ``return Answer(…)`` sees the arguments in their order."""
+    pages = {
+        page: FILES[f"reference/{page}"].read_text("utf-8") for page in {one.page for one in make.entries()}
+    }
+    given = TABLES["given"]
+    made = [
+        one
+        for one in make.entries()
+        if isinstance(one.thing, type)
+        and "\nArgs:\n" in inspect.cleandoc(one.thing.__doc__ or "")
+        and not {one.name, f"{one.page}.{one.name}"} & {*given}
+    ]
+    texts = {
+        one.name: pages[one.page].partition(f"\n## {one.name}\n")[2].partition("\n## ")[0] for one in made
+    }
+    assert {"RelayRefusal", "Timeouts"} <= {*texts}
+    assert not [name for name, text in texts.items() if f"```py\n{name}(" not in text]
 
 
 def test_each_error_has_advice_and_a_row():

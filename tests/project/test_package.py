@@ -153,7 +153,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
         if path.is_file() and "__pycache__" not in path.parts and "node_modules" not in path.parts
     }
     assert inside == expected
-    assert {"mintlify_async/py.typed", "mintlify_async/docs/docs.json"} <= inside
+    assert {"mintlify_async/py.typed", "mintlify_async/docs/index.md"} <= inside
     assert wheel.stat().st_size < WHEEL_LIMIT_BYTES
 
 
@@ -186,7 +186,7 @@ def test_the_source_archive_can_test_itself(built):
     with tarfile.open(archive) as opened:
         inside = {name.split("/", 1)[1] for name in opened.getnames() if "/" in name}
     assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "constraints.txt"} <= inside
-    assert {"tests/lowest.txt", "mintlify_async/docs/docs.json", ".github/workflows/ci.yml"} <= inside
+    assert {"tests/lowest.txt", "mintlify_async/docs/index.md", ".github/workflows/ci.yml"} <= inside
     assert not [name for name in inside if "__pycache__" in name or name.startswith((".tox", ".venv"))]
     listed = PYPROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
     assert not [name for name in listed if not (ROOT / name).exists()]

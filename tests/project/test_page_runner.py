@@ -14,8 +14,8 @@ BAD = {
 
 def page(folder, info, text, mark=""):
     """Write a page with one block, and return it as it is read."""
-    path = folder / "page.mdx"
-    comment = f"{{/* block: {mark} */}}\n" if mark else ""
+    path = folder / "page.md"
+    comment = f"<!-- block: {mark} -->\n" if mark else ""
     path.write_text(f"Words.\n\n{comment}```{info}\n{text}\n```\n", encoding="utf-8")
     (block,) = blocks_of(path)
     return block
@@ -30,7 +30,7 @@ async def test_what_is_wrong_fails(block, tmp_path, run_block):
 
 def test_a_word_that_means_nothing_is_refused(tmp_path):
     """A slip of the pen must not switch a block's test off. What follows the language is a file's name."""
-    with pytest.raises(AssertionError, match=r"page.mdx:5: 'scipt'"):
+    with pytest.raises(AssertionError, match=r"page.md:5: 'scipt'"):
         page(tmp_path, "python", "pass", "scipt")
-    with pytest.raises(AssertionError, match=r"page.mdx:4: 'script'"):
+    with pytest.raises(AssertionError, match=r"page.md:4: 'script'"):
         page(tmp_path, "python script", "pass")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from page_blocks import ROOT, Block, blocks_of
 
-from mintlify_async.testing import JobLife, LocalService
+from mintlify_async.testing import AnswerStyle, JobLife, LocalService
 from tests.support.child_process import child_environment, run_to_end
 from tests.support.command_line import run
 from tests.support.page_runner import DOCS, run_file, write_files
@@ -45,7 +45,8 @@ async def test_the_programs_print_what_is_shown(tmp_path):
     shown = [block.text for block in blocks_of(README) if block.language == "text"]
     for program, text, operation in zip(programs, shown, ("ask", "create_job"), strict=True):
         async with LocalService(docs=DOCS, life=JobLife(seconds=0.3)) as service:
-            out = await run_file(program, child_environment(service), tmp_path)
+            environment = child_environment(service, MINTLIFY_SITE=AnswerStyle().site)  # as `serve` prints
+            out = await run_file(program, environment, tmp_path)
             assert service.requests[0].operation == operation
             assert (service.requests.count("create_job") > 0) == (operation == "create_job")
         check_printed(out, text)
@@ -54,7 +55,7 @@ async def test_the_programs_print_what_is_shown(tmp_path):
 def tutorial() -> list[tuple[Block, str]]:
     """Return the tutorial's files, each with the output that the page shows for it."""
     found: list[tuple[Block, str]] = []
-    for block in blocks_of(DOCS / "tutorial.mdx"):
+    for block in blocks_of(DOCS / "tutorial.md"):
         if block.title:
             found.append((block, ""))
         elif block.language == "text":
@@ -84,7 +85,7 @@ async def test_each_command_exists():
 @pytest.mark.real
 async def test_the_test_in_node(tmp_path):
     """The page's test passes in node."""
-    shown = {block.language: block.text for block in blocks_of(DOCS / "how-to" / "other-languages.mdx")}
+    shown = {block.language: block.text for block in blocks_of(DOCS / "how-to" / "other-languages.md")}
     if shutil.which("node") is None:
         pytest.skip("node is not installed")
     (tmp_path / "page.test.mjs").write_text(shown["js"], encoding="utf-8")

@@ -43,7 +43,7 @@ async def test_a_verb_names_the_argument_to_write(service, session, verb, name):
 
 
 def test_with_options_names_the_argument_to_write(bare):
-    with pytest.raises(ConfigurationError, match="'max_retries': retry=RetryPolicy"):
+    with pytest.raises(ConfigurationError, match="max_retries=: write retry=RetryPolicy"):
         MintlifySession().with_options(max_retries=3)
 
 

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
-import os
 import shutil
-import subprocess
-import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.npm_packages import digest, made, packages_of, run_npm
+
 SOURCE = Path(__file__).parents[2] / "examples" / "relay_app" / "page"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "mintlify-async-tests"
 RELEASES = {  # ai: the release of @ai-sdk/react that is made for it
     "5.0.0": "2.0.0",
     "6.0.230": "3.0.232",
     "7": "4",
 }
 NEWEST = "7"
-INSTALL_SECONDS = 900
 LONGEST_MS = 120_000  # what a step of a page may take on a busy computer
 AXE = "4.14.1"  # axe-core, which finds obstacles for people with disabilities
 
@@ -39,21 +35,12 @@ def chromium() -> str:
 @functools.cache
 def installed(release: str) -> Path:
     """Return a folder with the packages of *release*. It is made once and kept over runs."""
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        pytest.skip("node and npm are not installed")
     manifest = json.loads((SOURCE / "package.json").read_text("utf-8"))
     manifest["dependencies"] |= {"ai": release, "@ai-sdk/react": RELEASES[release]}
     manifest["devDependencies"]["axe-core"] = AXE
-    content = json.dumps(manifest).encode()
-
-    def install(folder: Path) -> None:
-        (folder / "package.json").write_bytes(content)
-        quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
-        _run([npm, "install", "--prefer-offline", *quiet], folder)  # the releases share most packages
-        assert not (folder / "node_modules" / "@ai-sdk" / "react" / "node_modules" / "ai").exists()
-
-    return _made(CACHE / f"packages-{release}-{_digest(content)}", install)
+    folder = packages_of(json.dumps(manifest).encode(), f"packages-{release}")
+    assert not (folder / "node_modules" / "@ai-sdk" / "react" / "node_modules" / "ai").exists()
+    return folder
 
 
 def page_program(release: str, name: str) -> Path:
@@ -85,44 +72,9 @@ def build_page(release: str, sources: dict[Path, bytes]) -> Path:
         for path, content in sources.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content)
-        _run(["npm", "run", "build"], folder)  # it finds the packages in the folder above
+        run_npm(["npm", "run", "build"], folder)  # it finds the packages in the folder above
 
-    return _made(packages / f"page-{_digest(repr(sources).encode())}", build) / "dist"
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
-def _made(folder: Path, make: Callable[[Path], None]) -> Path:
-    """If *folder* is missing, make it under another name, and move it into place when it is complete."""
-    if folder.exists():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as aside:
-        work = Path(aside) / "work"
-        work.mkdir()
-        make(work)
-        try:
-            work.rename(folder)
-        except OSError:  # another worker was faster
-            assert folder.exists()
-    return folder
-
-
-_failures: list[str] = []
-
-
-def _run(command: list[str], folder: Path) -> None:
-    """Run npm. After a failure, each test that needs npm is skipped at once."""
-    options: Any = {"cwd": folder, "capture_output": True, "text": True, "timeout": INSTALL_SECONDS}
-    if not _failures:
-        try:
-            subprocess.run(command, check=True, **options)
-        except subprocess.SubprocessError as error:
-            _failures.append(f"npm failed: {error}\n{error.stdout}\n{error.stderr}")
-    if _failures:
-        pytest.skip(_failures[0])
+    return made(packages / f"page-{digest(repr(sources).encode())}", build) / "dist"
 
 
 @asynccontextmanager

@@ -66,6 +66,34 @@ def test_sections_have_text_without_components(tmp_path):
     )
 
 
+PLAIN = """\
+# Set up
+
+Install it and set the keys.
+
+See [how to log in](../login.md#by-sso---and-keys), [here](#keys), [the start](../index.md), [x](https://a.b/c.md).
+Write `[x](../login.md)`. ![A picture](../images/a.png)
+
+## Keys
+
+Next.
+"""
+
+
+def test_links_to_files_become_paths_on_the_site(tmp_path):
+    """Those in code stay. The sentence below the title is the description, and is found."""
+    (tmp_path / "how-to").mkdir()
+    (tmp_path / "how-to" / "setup.md").write_text(PLAIN, encoding="utf-8")
+    (first,) = search(tmp_path, "set up install", 1)
+    assert (first.path, first.title) == ("/how-to/setup", "Set up")
+    assert first.description.strip() == "Install it and set the keys."
+    assert first.content == (
+        "Install it and set the keys.\n\n"
+        "See [how to log in](/login#by-sso---and-keys), [here](/how-to/setup#keys),"
+        " [the start](/), [x](https://a.b/c.md).\nWrite `[x](../login.md)`. ![A picture](/images/a.png)"
+    )
+
+
 async def test_sections_are_shown_by_their_headings(tmp_path):
     """The text and the sources have them. The page's first section has the page's name once."""
     (tmp_path / "login.mdx").write_text("---\ntitle: Log in\n---\nLog in.\n## 2. By SSO\nLog in.\n", "utf-8")

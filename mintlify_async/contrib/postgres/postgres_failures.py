@@ -28,6 +28,9 @@ FAILURES: Final = (
 AGAIN: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 """Errors after which the same statements may succeed. Nothing was done."""
 
+LOCKED: Final = asyncpg.LockNotAvailableError
+"""Another session holds a lock of a key, or of the table."""
+
 REASONS: Final = {
     "25006": "it only reads (a standby, or default_transaction_read_only)",
     "26000": "PgBouncer lost a prepared statement; give your pool statement_cache_size=0",

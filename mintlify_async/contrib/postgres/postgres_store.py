@@ -23,14 +23,20 @@ from .connections import (
     run_statement,
     run_transaction,
 )
-from .postgres_failures import AGAIN
-from .statements import Statements
+from .postgres_failures import AGAIN, FAILURES, LOCKED
+from .statements import Statements, lock_numbers
 
 CLEAN_EVERY: Final = 100
 """Steps that write between two clean-ups. The first one of a process cleans up, too."""
 
 CLEAN_SECONDS: Final = 0.25
 """Longest duration of a clean-up, for which the caller of a step waits."""
+
+LIMITS: Final = {"idle_in_transaction_session": 0.5, "lock": 0.7, "statement": 0.9}
+"""Limits of the server, as parts of the time of a step. The server gives up first, and says why.
+
+A release waits for the lock of a step whose commit is held up, so the step must be over first.
+"""
 
 LARGEST_INT: Final = 2**31 - 1
 LARGEST_BIGINT: Final = 2**63 - 1
@@ -50,7 +56,10 @@ class PostgresStore:
 
     Conversations contain the keys of threads.
 
-    A step raises :class:`~mintlify_async.errors.StateError` when Postgres does not answer in time.
+    A step raises :class:`~mintlify_async.errors.StateError` when Postgres does not answer in time. When a
+    process is stopped in the middle of a step, the server ends the transaction. If no limit of the server
+    counts, the next step that waits for the same key ends that connection with ``pg_terminate_backend``. This
+    needs the same role.
 
     Example::
 
@@ -91,6 +100,7 @@ class PostgresStore:
         self.keep = check_keep(keep)
         self._timeout = timeout
         self._begin = _begin(timeout)
+        self._idle = timeout * LIMITS["idle_in_transaction_session"]
         self._source, self._size = source, size
         self._options = {"statement_cache_size": 0, "timeout": timeout, **options}
         self._first_loop = FirstLoop()
@@ -115,7 +125,8 @@ class PostgresStore:
         # A role without the right to make tables gets no error when the table exists.
         [(exists,)] = await self._statement("SELECT to_regclass($1::text) IS NOT NULL", self._sql.table)
         if not exists:
-            await self._transaction([self._sql.setup_lock()], self._sql.schema)
+            begin = f"{self._begin}; {self._sql.setup_lock()}"
+            await self._step(lambda connection: run_transaction(connection, begin, self._sql.schema, ()))
 
     async def close(self) -> None:
         """Close the connections of a URL, on every event loop. The records stay and can be used."""
@@ -147,7 +158,7 @@ class PostgresStore:
         gone = [key for key in changes if key not in puts]
         unchanged = [key for key in expected if key not in changes]
         [(done,)] = await self._transaction(
-            self._sql.locks([*changes, *expected]),
+            [*changes, *expected],
             self._sql.write,
             *(list(expected), list(expected.values())),
             *(gone, list(puts), list(puts.values()), version, keep, unchanged),
@@ -167,7 +178,7 @@ class PostgresStore:
         if slot is None:
             rows = await self._statement(self._sql.look, *args)
         else:
-            rows = await self._transaction(self._sql.locks(logs), self._sql.take, *args)
+            rows = await self._transaction(logs, self._sql.take, *args)
             await self._clean_at_times()
         is_taken, block_seconds, is_ahead, *_ = rows[0]
         if is_ahead:
@@ -199,9 +210,23 @@ class PostgresStore:
     async def _statement(self, sql: str, *args: Any) -> Rows:
         return await self._step(lambda connection: run_statement(connection, sql, args))
 
-    async def _transaction(self, locks: Sequence[str], sql: str, *args: Any) -> Rows:
-        begin = "; ".join([self._begin, *locks])
-        return await self._step(lambda connection: run_transaction(connection, begin, sql, args))
+    async def _transaction(self, keys: Collection[str], sql: str, *args: Any) -> Rows:
+        numbers = lock_numbers(keys)
+        begin = "; ".join([self._begin, *self._sql.locks(numbers)])
+
+        async def work(connection: Connection) -> Rows:
+            try:
+                return await run_transaction(connection, begin, sql, args)
+            except LOCKED:
+                is_over = False
+                with suppress(*FAILURES):  # the role may be forbidden to look or to end
+                    rows = await run_statement(connection, self._sql.end_stopped, (numbers, self._idle))
+                    is_over = bool(rows)
+                if not is_over:
+                    raise
+            return await run_transaction(connection, begin, sql, args)
+
+        return await self._step(work)
 
     async def _step(self, work: Callable[[Connection], Awaitable[Rows]]) -> Rows:
         """Return the result of *work* on a connection.
@@ -235,12 +260,10 @@ class PostgresStore:
 def _begin(seconds: float) -> str:
     """Return the statements that begin a transaction of at most *seconds*.
 
-    The level is said, because with that of a role a count could be wrong. The server gives up first, and says
-    why. A release waits for the lock of a step whose commit is held up, so the step must be over first.
+    The level is said, because with that of a role a count could be wrong.
     """
-    limits = {"idle_in_transaction_session": 0.5, "lock": 0.7, "statement": 0.9}
     settings = [
         f"SET LOCAL {name}_timeout = {min(LARGEST_INT, max(1, round(seconds * 1000 * part)))}"
-        for name, part in limits.items()
+        for name, part in LIMITS.items()
     ]
     return "; ".join(["BEGIN ISOLATION LEVEL READ COMMITTED", *settings])

@@ -105,6 +105,17 @@ old AS MATERIALIZED (SELECT r.key, r.slot FROM t, {{table}} r
     WHERE r.ends <= t.now ORDER BY r.ends LIMIT 1000 FOR UPDATE OF r SKIP LOCKED)
 DELETE FROM {{table}} r USING old WHERE r.key = old.key AND r.slot = old.slot"""
 
+# $1 numbers of locks, $2 seconds. A transaction that waits for its client in the middle of a statement counts
+# as active, and then no limit of the server ends it. Its client was stopped, or cannot be reached.
+_END_STOPPED: Final = """\
+SELECT pg_terminate_backend(l.pid)
+FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid AND a.datid = l.database
+WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+    AND ((l.classid::int8 << 32) | l.objid::int8) # '{table}'::regclass::oid::int8 = ANY($1::int8[])
+    AND a.datname = current_database() AND a.usename = current_user
+    AND a.state = 'active' AND a.wait_event = 'ClientRead'
+    AND a.state_change < clock_timestamp() - make_interval(secs => $2)"""
+
 _NAME: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,57}")
 """A name may have 63 characters, and that of the index is five longer than the table's."""
 
@@ -138,14 +149,14 @@ class Statements:
         self.refund = _REFUND.format(table=self.table)
         self.correct = _CORRECT.format(table=self.table)
         self.clean = _CLEAN.format(table=self.table)
+        self.end_stopped = _END_STOPPED.format(table=self.table)
 
-    def locks(self, keys: Iterable[str]) -> list[str]:
-        """Return the statements that lock *keys* until the end of the transaction.
+    def locks(self, numbers: Iterable[int]) -> list[str]:
+        """Return the statements that lock *numbers* until the end of the transaction.
 
-        Everybody locks in the same order, so nobody waits in a circle. A lock is a number for the whole
-        database. The table's own number is a part of it, in whatever way the table's name is written.
+        A lock is a number for the whole database. The table's own number is a part of it, in whatever way the
+        table's name is written.
         """
-        numbers = sorted({_number(key) for key in keys})
         return [
             f"SELECT pg_advisory_xact_lock('{n}'::int8 # '{self.table}'::regclass::oid::int8)"
             for n in numbers
@@ -154,6 +165,11 @@ class Statements:
     def setup_lock(self) -> str:
         """Return the statement that locks the making of the table, which has no number yet."""
         return f"SELECT pg_advisory_xact_lock('{_number(self.table)}'::int8)"
+
+
+def lock_numbers(keys: Iterable[str]) -> list[int]:
+    """Return the locks of *keys*, in the same order for everybody: so nobody waits in a circle."""
+    return sorted({_number(key) for key in keys})
 
 
 def _number(text: str) -> int:

@@ -33,5 +33,5 @@ def pages() -> list[tuple[str, str]]:
     """Return each page of the documentation, which the local service answers from, and the folder for it."""
     return [
         (str(page), page.parent.relative_to(PACKAGE.parent).as_posix())
-        for page in sorted(PACKAGE.glob("docs/**/*.mdx"))
+        for page in sorted(PACKAGE.glob("docs/**/*.md"))
     ]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ...habits import missing_names
 from .redis_store import RedisStore
 from .streams import RedisStreamStore
 
 __all__ = ["RedisStore", "RedisStreamStore"]
+
+if not TYPE_CHECKING:  # a type checker finds the mistake
+    __getattr__ = missing_names(__name__)

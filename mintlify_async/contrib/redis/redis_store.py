@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from mintlify_async.checks import check_keep
-from mintlify_async.runtime.closing import NothingToClose
 from mintlify_async.storage.store import (
+    NothingToClose,
     Record,
     Snapshot,
     TakeResult,

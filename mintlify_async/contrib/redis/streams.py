@@ -13,11 +13,13 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
+from attrs import frozen
+
 from mintlify_async.checks import check_seconds
 from mintlify_async.errors import ConfigurationError, StateError
-from mintlify_async.runtime.closing import NothingToClose
+from mintlify_async.storage.store import NothingToClose
 
-from ..stream_store import SharedAnswer
+from ...habits import helpful
 from .scripts import RedisScripts, text
 
 ReadState = Literal["running", "ended", "lost"]
@@ -33,6 +35,22 @@ KEEP_MORE_MS: Final = 60_000
 """How much longer the bytes of an answer are kept than ``keep``, after the last write of its worker."""
 
 
+@frozen
+class SharedAnswer:
+    """The newest answer of a chat in a shared store.
+
+    Attributes:
+        id: Its name.
+        about: What its worker described it by: the question's id and the chat's progress.
+        running: Whether it has not ended, and its worker lives.
+    """
+
+    id: str
+    about: dict[str, Any]
+    running: bool
+
+
+@helpful
 class RedisStreamStore(RedisScripts, NothingToClose):
     """Running answers on a Redis, for any number of workers: ``streams=RedisStreamStore(client)``.
 

@@ -21,10 +21,13 @@ nor compress the answer (Starlette's own ``GZipMiddleware`` does not touch ``tex
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ...habits import missing_names
 from .. import extra_missing
-from ..stream_store import MemoryStreamStore
 
 try:
+    from .answer_logs import MemoryStreamStore
     from .refusals import RelayRefusal
     from .relay import Relay
     from .running_answer import RelayedAnswer
@@ -32,3 +35,6 @@ except ModuleNotFoundError as error:
     raise extra_missing("relay", error) from None
 
 __all__ = ["MemoryStreamStore", "Relay", "RelayRefusal", "RelayedAnswer"]
+
+if not TYPE_CHECKING:  # a type checker finds the mistake
+    __getattr__ = missing_names(__name__)

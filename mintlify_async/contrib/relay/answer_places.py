@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from mintlify_async import StateError
 
-from ..stream_store import MemoryStreamStore, SharedAnswer
-from .answer_logs import TICK, Log, SharedLog
+from .answer_logs import TICK, Log, MemoryStreamStore, SharedLog
 from .chats import Chat
 from .client_address import ADDRESS_SHARE
 from .refusals import BUSY_TEXT, RESTARTING_TEXT, TOO_MANY_TEXT, RelayRefusal, retry_after_header
 from .running_answer import MAKE_WAY, AnswerHooks, Asker, RelayedAnswer, RunningAnswer
 
 if TYPE_CHECKING:
-    from ..redis.streams import RedisStreamStore
+    from ..redis.streams import RedisStreamStore, SharedAnswer
 
 log = logging.getLogger("mintlify_async.relay")
 
@@ -124,9 +123,11 @@ class RunningAnswers:
             return answer.running if after is None else answer.about.get("question") == after
 
         answer = await self._newest_of(chat_key, wanted)
-        if isinstance(answer, SharedAnswer) and self._shared is not None:
-            return SharedLog(self._shared, chat_key, answer.id, lambda: self._cutting)
-        return answer.log if isinstance(answer, RunningAnswer) else None
+        if isinstance(answer, RunningAnswer):
+            return answer.log
+        if answer is None or self._shared is None:
+            return None
+        return SharedLog(self._shared, chat_key, answer.id, lambda: self._cutting)
 
     async def progress(self, chat_key: str) -> dict[str, Any] | None:
         """Return :attr:`.Chat.progress` of the answer that is being written in a chat, or None."""

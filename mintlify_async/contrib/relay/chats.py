@@ -16,11 +16,12 @@ from attrs import evolve
 
 from mintlify_async import Message, MintlifyError, StateError, StoreConflictError
 from mintlify_async.conversation.conversation import ask_with
-from mintlify_async.errors import thread_is_lost
+from mintlify_async.conversation.history import SENT_PARTS
+from mintlify_async.model.thread import thread_is_lost
 from mintlify_async.runtime.log_fields import log_fields
 
 from .answer_logs import MemoryLog
-from .page_events import SITE, SafeEvents, ThreadHider, frame, stored_message_json
+from .page_events import THREAD_DOMAIN, SafeEvents, ThreadHider, frame, stored_message_json
 from .page_question import ID_CHARACTERS, PageQuestion, QuestionLimits, Wire, is_id, is_object
 from .refusals import AT_WORK_TEXT, GONE_TEXT, UNREADABLE_TEXT, RelayRefusal, masked, refusal_for
 from .seal import SealError, ThreadSeal
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("mintlify_async.relay")
 
 STORE_SECONDS = 4.0  # how long a store's step may take; the first comment, after 5 s, sets the status
-_SENT = ("text", "file", "source-url")  # the parts of earlier messages that a conversation sends again
-
-
-LOST_THREAD = "the service has lost a thread: the question is asked again without it"
 
 
 class Chat:
@@ -62,7 +59,25 @@ class Chat:
         """Prepare the messages to send. Raises RelayRefusal."""
 
     async def open(self) -> Reply:
-        """Ask, and return the reply whose answer has started. Raises MintlifyError."""
+        """Ask, and return the reply whose answer has started. Raises MintlifyError.
+
+        If the service has lost the thread, ask once more without it.
+        """
+        try:
+            return await self._ask()
+        except MintlifyError as error:
+            if not (thread_is_lost(error) and self._forget_thread()):
+                raise
+        log.info(
+            "the service has lost a thread: the question is asked again without it", extra=log_fields("ask")
+        )
+        return await self._ask()
+
+    async def _ask(self) -> Reply:
+        raise NotImplementedError
+
+    def _forget_thread(self) -> bool:
+        """Ask the next time without the thread. Return False if that would be the same question again."""
         raise NotImplementedError
 
     def refusal(self, error: MintlifyError) -> RelayRefusal:
@@ -106,38 +121,33 @@ class PageChat(Chat):
         *,
         user: str,
         seal: ThreadSeal,
-        site: str,
+        place: str,
         options: Mapping[str, Any],
     ) -> None:
         super().__init__()
         self.messages = question.messages
         self.used_ids = question.ids
         self._session = session
-        self._user, self._seal, self._site = user, seal, site
+        self._user, self._seal, self._place = user, seal, place
         self._options = options
         self._sealed: Thread | None = None  # the thread that the page has
         self._thread: Thread | None = None  # the thread that the question is asked in
         if question.seal is not None:
             try:
-                self._thread = seal.open(question.seal, user, site)
+                self._thread = seal.open(question.seal, user, place)
             except SealError as error:  # also after another secret, or when a reader has signed in
                 reason = "a page's sealed thread is %s: the question is asked without it"
                 log.info(reason, error, extra=log_fields("ask"))
         self.learn(self._thread)
 
-    async def open(self) -> Reply:
-        """Ask. If the service has lost the thread, ask once more without it."""
-        try:
-            return await self._ask(self._thread)
-        except MintlifyError as error:
-            if self._thread is None or not thread_is_lost(error):
-                raise
-        log.info(LOST_THREAD, extra=log_fields("ask"))
-        return await self._ask(None)
-
-    async def _ask(self, thread: Thread | None) -> Reply:
+    async def _ask(self) -> Reply:
         fp = self._seal.pseudonym(self._user)
-        return await self._session.ask(self.messages, thread=thread, fp=fp, **self._options).__aenter__()
+        reply = self._session.ask(self.messages, thread=self._thread, fp=fp, **self._options)
+        return await reply.__aenter__()
+
+    def _forget_thread(self) -> bool:
+        had_thread, self._thread = self._thread is not None, None
+        return had_thread
 
     def frames(self, wire: Wire, thread: Thread | None) -> list[bytes]:
         """Return the web page's event for *wire*. The metadata of two events has the sealed thread."""
@@ -153,7 +163,7 @@ class PageChat(Chat):
 
     def _with_seal(self, event: Wire, thread: Thread) -> bytes:
         self._sealed = thread
-        token = self._seal.seal(thread, self._user, self._site)
+        token = self._seal.seal(thread, self._user, self._place)
         return frame({**event, "messageMetadata": {**event.get("messageMetadata", {}), "threadId": token}})
 
 
@@ -163,14 +173,14 @@ class StoredChat(Chat):
     def __init__(
         self,
         conversation: Conversation,
-        site: str | None,
+        domain: str | None,
         question: PageQuestion,
         limits: QuestionLimits,
         options: Mapping[str, Any],
     ) -> None:
         super().__init__()
         self._conversation = conversation
-        self._site = site
+        self._domain = domain
         self._question = question
         self._limits = limits
         self._options = options
@@ -186,7 +196,7 @@ class StoredChat(Chat):
         history = await _loaded(self._conversation)
         self.learn(self._conversation.thread)
         last = history[-1] if history else None
-        if last is not None and _site_of(last) != self._site:
+        if last is not None and _domain_of(last) != self._domain:
             self._conversation.forget_thread()
         target = self._question.message_id
         self._asked = [Message.from_wire(message) for message in self._question.messages]
@@ -204,23 +214,17 @@ class StoredChat(Chat):
         asked = [message.to_wire() for message in self._asked]
         self.progress = {"asked": asked, "place": len(history), "last": last and last.id}
 
-    async def open(self) -> Reply:
-        """Ask. If the service has lost the thread, ask once more without it, as the page's chat does."""
-        thread = self._conversation.thread
-        try:
-            return await self._ask()
-        except MintlifyError as error:
-            # With the thread's key, the conversation has asked once more itself.
-            if thread is None or thread.key is not None or not thread_is_lost(error):
-                raise
-        log.info(LOST_THREAD, extra=log_fields("ask"))
-        self._conversation.forget_thread()
-        return await self._ask()
-
     async def _ask(self) -> Reply:
         replacing, options = self._replacing, self._options
         reply = ask_with(self._conversation, self._asked, self._kept, replacing=replacing, **options)
         return await reply.__aenter__()
+
+    def _forget_thread(self) -> bool:
+        thread = self._conversation.thread
+        if thread is None or thread.key is not None:  # with the key, the conversation has asked again itself
+            return False
+        self._conversation.forget_thread()
+        return True
 
     def refusal(self, error: MintlifyError) -> RelayRefusal:
         """Return the refusal for an error before the answer, which may be the store's."""
@@ -240,11 +244,11 @@ class StoredChat(Chat):
         return super().frames(wire, thread)
 
     def _kept(self, message: Message) -> Message:
-        """Return *message* for the store, with its id in the web page, without the thread, with its site."""
+        """Return *message* for the store, with its id in the web page and its domain, without the thread."""
         wire = self.hider.hide(message.to_wire())
-        if self._site is not None:
+        if self._domain is not None:
             metadata = wire.get("metadata")
-            wire["metadata"] = {**(metadata if is_object(metadata) else {}), SITE: self._site}
+            wire["metadata"] = {**(metadata if is_object(metadata) else {}), THREAD_DOMAIN: self._domain}
         return evolve(Message.from_wire(wire), id=self.answer_id or message.id)
 
 
@@ -290,10 +294,10 @@ class StoredChats:
         if question.chat_id is None:
             raise RelayRefusal(400, f"The chat's id must be a text of 1 to {ID_CHARACTERS} characters.")
         rest, own = dict(options), self._session.options.domain
-        site = rest.pop("domain", None) or own
-        session = self._session if site == own else self._session.with_options(domain=site)
+        domain = rest.pop("domain", None) or own
+        session = self._session if domain == own else self._session.with_options(domain=domain)
         conversation = self._conversation(session, question.chat_id, user, fp=fp)
-        return StoredChat(conversation, None if site == own else site, question, self._limits, rest)
+        return StoredChat(conversation, None if domain == own else domain, question, self._limits, rest)
 
     async def history(self, chat_id: str, user: str, progress: Wire | None) -> MemoryLog:
         """Return the newest messages of a conversation as a JSON list of UIMessages, by ``page_events``.
@@ -353,9 +357,9 @@ def _unreadable(error: StateError) -> RelayRefusal:
     return RelayRefusal(503, UNREADABLE_TEXT)
 
 
-def _site_of(message: Message) -> object:
-    """Return the site of the thread of *message*, which ends a turn; None for the session's."""
-    return message.metadata.get(SITE) if is_object(message.metadata) else None
+def _domain_of(message: Message) -> object:
+    """Return the domain of the thread of *message*, which ends a turn; None for the session's."""
+    return message.metadata.get(THREAD_DOMAIN) if is_object(message.metadata) else None
 
 
 def _turn_start(history: Sequence[Message], at: int) -> int:
@@ -377,5 +381,5 @@ def _question_of(history: Sequence[Message], target: str | None) -> list[Message
 
 def _sendable(message: Message) -> Wire:
     """Return the parts of *message* that a conversation sends again, as JSON."""
-    parts = [part.to_wire() for part in message.parts if part.type in _SENT]
+    parts = [part.to_wire() for part in message.parts if part.type in SENT_PARTS]
     return {"id": message.id, "role": message.role, "parts": parts}

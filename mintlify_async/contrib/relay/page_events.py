@@ -16,6 +16,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
 from mintlify_async.events import ReasoningDelta, StreamEvent, TextDelta
+from mintlify_async.model.secret import MASK
 
 from .page_question import Wire, is_field, is_id, is_list, is_object, shapes
 from .refusals import CUT_TEXT, STEP_FAILED_TEXT, masked
@@ -142,9 +143,8 @@ class SafeEvents:
 
 # --- What no page may see -----------------------------------------------------------------------------
 
-HIDDEN = "[hidden]"
 MIN_HIDDEN_CHARACTERS = 6  # a shorter id, such as "1", is hidden only as a complete string
-SITE = "threadSite"  # in the metadata of a stored answer, the site of its thread if not the session's
+THREAD_DOMAIN = "threadSite"  # in a stored answer's metadata, the domain of its thread if not the session's
 _THREAD_NAME = re.compile(r'"(?:x[-_]?)?thread[-_]?(?:id|key|site)"', re.IGNORECASE)
 
 
@@ -187,7 +187,7 @@ class ThreadHider:
     def _text(self, text: str) -> str:
         for value in self._values:
             if text == value or (len(value) >= MIN_HIDDEN_CHARACTERS and value in text):
-                text = text.replace(value, HIDDEN)
+                text = text.replace(value, MASK)
         return text
 
 

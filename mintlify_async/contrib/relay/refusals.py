@@ -21,6 +21,7 @@ from mintlify_async import (
     StoreConflictError,
     StreamInterruptedError,
 )
+from mintlify_async.model.secret import MASK
 from mintlify_async.runtime.log_fields import log_fields
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ UNSAVED_TEXT = "This answer could not be saved, so it will be gone after a reloa
 class RelayRefusal(HTTPException):
     """Refuses a web page's request. FastAPI and Starlette turn it into a response.
 
-    Attributes:
+    Args:
         status_code: The HTTP status.
         detail: One short sentence for the user.
         headers: Additional headers, such as ``Retry-After``.
@@ -122,4 +123,4 @@ _SERVICE_KEY = re.compile(r"(?:\b|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4}))mint_[A-Za-
 
 def masked(text: str) -> str:
     """Return *text* with each key of the service masked."""
-    return _SERVICE_KEY.sub("mint_***", text) if "mint_" in text else text
+    return _SERVICE_KEY.sub(f"mint_{MASK}", text) if "mint_" in text else text

@@ -26,9 +26,9 @@ from mintlify_async import ConfigurationError, QuotaExceededError
 from mintlify_async.checks import check_number, check_seconds, check_store
 from mintlify_async.runtime.log_fields import log_fields
 
+from ...habits import helpful
 from .. import extra_missing
-from ..stream_store import MemoryStreamStore
-from .answer_logs import Log
+from .answer_logs import Log, MemoryStreamStore
 from .answer_places import RunningAnswers, chat_key
 from .chats import Chat, PageChat, StoredChats
 from .client_address import ClientAddresses
@@ -62,6 +62,7 @@ JSON = [
 ]
 
 
+@helpful
 class Relay:
     """Answers ``useChat`` pages with the assistant. All keys stay on the server.
 
@@ -260,8 +261,8 @@ class Relay:
         if self._chats is not None:
             fp = self._seal.pseudonym(user)
             return self._chats.chat(question, user=user, fp=fp, options=options)
-        site = f"{self._session.base_url} {options.get('domain') or self._session.options.domain}"
-        return PageChat(self._session, question, user=user, seal=self._seal, site=site, options=options)
+        place = f"{self._session.base_url} {options.get('domain') or self._session.options.domain}"
+        return PageChat(self._session, question, user=user, seal=self._seal, place=place, options=options)
 
     async def _resume(self, request: Request, user: str) -> Response:
         """Stream the chat's answer from its start; 204 when there is none.

@@ -67,16 +67,16 @@ class ThreadSeal:
         naming.update(user.encode("utf-8", "surrogatepass"))
         return urlsafe_b64encode(naming.digest()).decode("ascii").rstrip("=")
 
-    def seal(self, thread: Thread, user: str, site: str) -> str:
-        """Return a token for *thread* that only *user* can use, at *site* only."""
-        content = json.dumps({"u": _digest(user, site), "i": thread.id, "k": thread.key})
+    def seal(self, thread: Thread, user: str, place: str) -> str:
+        """Return a token for *thread* that only *user* can use, at *place* only (URL and domain)."""
+        content = json.dumps({"u": _digest(user, place), "i": thread.id, "k": thread.key})
         return self._fernet.encrypt_at_time(content.encode("ascii"), int(now())).decode("ascii")
 
-    def open(self, token: str, user: str, site: str) -> Thread:
-        """Return the thread in *token*, for the *user* and the *site* of :meth:`seal`.
+    def open(self, token: str, user: str, place: str) -> Thread:
+        """Return the thread in *token*, for the *user* and the *place* of :meth:`seal`.
 
         Raises:
-            SealError: The token was changed, has expired, or belongs to another user or another site.
+            SealError: The token was changed, has expired, or belongs to another user or another place.
         """
         try:
             if len(token) > MAX_TOKEN_CHARACTERS or not _TOKEN.fullmatch(token):
@@ -84,7 +84,7 @@ class ThreadSeal:
             fields = json.loads(self._fernet.decrypt_at_time(token, VALID_SECONDS, int(now())))
         except InvalidToken:
             raise SealError("changed or expired") from None
-        if not hmac.compare_digest(fields["u"], _digest(user, site)):
+        if not hmac.compare_digest(fields["u"], _digest(user, place)):
             raise SealError("another user's or another site's")
         return Thread(fields["i"], fields["k"])
 
@@ -99,6 +99,6 @@ def _derived(secret: object, purpose: bytes) -> bytes:
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose).derive(secret.encode())
 
 
-def _digest(user: str, site: str) -> str:
-    """Return the user's id and the site as a hash, whose length does not depend on the app's ids."""
-    return hashlib.sha256(json.dumps([user, site]).encode("ascii")).hexdigest()
+def _digest(user: str, place: str) -> str:
+    """Return the user's id and the place as a hash, whose length does not depend on the app's ids."""
+    return hashlib.sha256(json.dumps([user, place]).encode("ascii")).hexdigest()

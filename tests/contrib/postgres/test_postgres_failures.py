@@ -19,6 +19,7 @@ from mintlify_async.contrib.postgres import PostgresStore
 from mintlify_async.errors import StateError
 from mintlify_async.storage.store import change, new_version
 from mintlify_async.testing import LocalService
+from mintlify_async.testing.held_wire import HeldWire
 from mintlify_async.testing.store_cases import BLOCK, A, B, count, put, values, windows
 from tests.support.keyed_worker import engine_of
 from tests.support.postgres_server import PostgresServer
@@ -181,6 +182,44 @@ async def test_a_process_that_is_stopped_in_a_step_frees_its_key(
     with pytest.raises(StateError):
         await stopped
     other.terminate()
+
+
+async def test_a_process_that_is_stopped_in_a_statement_frees_its_key(
+    impatient: PostgresStore, postgres_server: PostgresServer
+):
+    """Its statement has arrived without the values. No limit of the server ends it, but who waits does."""
+    async with HeldWire("127.0.0.1", postgres_server.port) as wire:
+        held = PostgresStore(postgres_server.url_at(wire.port), timeout=1)
+        await put(held, B)
+        wire.hold(2, 60.0)
+        stopped = asyncio.create_task(held.write({A: b"late"}, expected={A: None}, version="late"))
+        while not wire.is_holding:
+            await asyncio.sleep(0.01)
+        await put(impatient, A, b"2")
+        with pytest.raises(StateError):
+            await stopped
+        assert await values(held, A) == {A: b"2"}
+        await held.close()
+
+
+async def test_who_waits_for_its_turn_ends_no_transaction(
+    store: PostgresStore, postgres_server: PostgresServer
+):
+    """A transaction that waits for a lock, or that works for long, is not that of a stopped process."""
+    patient = PostgresStore(postgres_server.url, timeout=20)
+    hasty = PostgresStore(postgres_server.url, timeout=0.5)
+    other = await asyncpg.connect(postgres_server.url)
+    async with other.transaction():
+        await other.execute("LOCK TABLE mintlify_async")
+        step = asyncio.create_task(put(patient, A, b"2"))
+        await asyncio.sleep(0.3)
+        for _ in range(3):
+            async with fails("another session holds a lock"):
+                await put(hasty, A)
+    await step
+    assert await values(store, A) == {A: b"2"}
+    for each in (patient, hasty, other):
+        await each.close()
 
 
 class _Stopped:

@@ -27,7 +27,7 @@ from mintlify_async.storage import MemoryStore
 from tests.support.relay_desk import TURN, desk, x_user
 from tests.support.relay_kit import SECRET, Page, events, pseudonym, serving
 
-DEPLOY = Path(mintlify_async.__file__).parent / "docs" / "how-to" / "relay-deploy.mdx"
+DEPLOY = Path(mintlify_async.__file__).parent / "docs" / "how-to" / "relay-deploy.md"
 
 
 def user_of(request: Request) -> str:

@@ -236,7 +236,7 @@ def test_frames_hold_nothing_that_a_parser_refuses():
 def test_service_keys_are_masked_wherever_they_begin(before, key):
     """After a line's end as after a space, and to their last character; but not in the answer's prose."""
     text = shown({"type": "data-x", "data": f"a peppermint_flavoured key:{before}{key}!"})["data"]
-    assert text == f"a peppermint_flavoured key:{before}mint_***!"
+    assert text == f"a peppermint_flavoured key:{before}mint_****!"
     prose = {"type": "text-delta", "id": "0", "delta": f"export KEY={before}{key}"}
     assert shown(prose) == prose
 
@@ -256,7 +256,7 @@ def test_thread_values_are_taken_out_of_texts(value):
     event = {"type": "data-x", "data": [f"<{value}>", {value: f"{value}{value}"}, f"a\\{value[1:]}"]}
     hidden = hider.hide(event)
     assert value not in json.dumps(hidden, ensure_ascii=False).replace("\\\\", "\\").replace('\\"', '"')
-    assert hidden["data"][0] == "<[hidden]>"
+    assert hidden["data"][0] == "<****>"
     assert hidden["data"][2] == event["data"][2]
 
 
@@ -264,7 +264,7 @@ def test_short_thread_ids_leave_the_prose_alone():
     """An id such as "7" is hidden where it is the whole, and stays in "2027"."""
     hider = ThreadHider()
     hider.learn("7")
-    assert hider.hide({"type": "data-x", "data": ["7", "2027"]})["data"] == ["[hidden]", "2027"]
+    assert hider.hide({"type": "data-x", "data": ["7", "2027"]})["data"] == ["****", "2027"]
 
 
 STORED = [
@@ -290,10 +290,10 @@ def test_a_stored_message_is_what_its_events_were():
     message = {"id": "m", "role": "assistant", "metadata": {"a": "mint_0123456789"}, "parts": STORED}
     safe = json.loads(stored_message_json(message, SafeEvents(), hider))
     assert list(safe) == ["id", "role", "metadata", "parts"]
-    assert safe["metadata"] == {"a": "mint_***"}
+    assert safe["metadata"] == {"a": "mint_****"}
     assert [part["type"] for part in safe["parts"]] == [part["type"] for part in STORED[:-3]]
     assert safe["parts"][1] == STORED[1]
     assert safe["parts"][2]["errorText"] == STEP_FAILED_TEXT
-    assert safe["parts"][4]["title"] == "[hidden]"
+    assert safe["parts"][4]["title"] == "****"
     assert safe["parts"][7] == {"type": "data-x", "data": {"a": 1}, "id": "1"}
     assert safe["parts"][8] == STORED[8]

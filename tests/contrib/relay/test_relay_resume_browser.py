@@ -21,7 +21,7 @@ from tests.support.relay_browser import LONGEST_MS, RELEASES, SOURCE, browser, b
 from tests.support.relay_kit import until
 from tests.support.relay_workers import ANSWER, PAUSE, WORDS, workers
 
-DOCUMENT = Path(mintlify_async.__file__).parent / "docs" / "how-to" / "relay-resume.mdx"
+DOCUMENT = Path(mintlify_async.__file__).parent / "docs" / "how-to" / "relay-resume.md"
 QUESTION, TEXT = "How do I log in?", "".join(WORDS).strip()
 INDEX = b'<!doctype html><div id="root"></div><script type="module" src="/main.jsx"></script>'
 MAIN = b"""import { createElement } from "react";

@@ -1,0 +1,133 @@
+"""The ledger: lists requests with a ``dedupe_key`` whose outcome is unknown, and lets people close them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from ..checks import check_dedupe_key, check_store
+from ..errors import ConfigurationError, printable
+from ..model.job_ref import JobRef, is_reference
+from ..storage.store import Record, Store, change
+from . import claims
+from .claims import Claim, claim_keys
+
+AT_ONCE: Final = 500
+"""How many records one step reads. Ten thousand at once could take longer than a store's time limit."""
+
+
+@frozen(kw_only=True)
+class RecordedJob:
+    """A dedupe key whose request was sent, and its job.
+
+    Args:
+        key: The ``dedupe_key``.
+        operation: ``create_job`` or ``send_message``.
+        job_id: The job that was created, or that got the follow-up.
+        since: When it was recorded, by the store's time, in seconds since 1970.
+    """
+
+    key: str
+    operation: str
+    job_id: str
+    since: float
+
+
+class Ledger:
+    """The claims on dedupe keys in a store. A session uses the same store as its ``ledger=``.
+
+    Example::
+
+        ledger = Ledger(SQLiteStore("jobs.db"))
+        for claim in await ledger.open_claims():
+            print(claim.key, claim.state, claim.since)
+        await ledger.resolve("issue-7", "job_123")
+
+    Args:
+        store: The store.
+
+    Raises:
+        ConfigurationError: *store* is no store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        check_store(store, "store", none=False)
+        self._store = store
+
+    async def open_claims(self) -> list[Claim]:
+        """Return the claims without a result, the oldest first. They include running requests.
+
+        A claim whose process was killed is ``unknown`` from :attr:`Claim.unknown_from` on.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+        names = await self._store.keys(claims.OPEN)
+        if not names:
+            return []
+        snapshot = await self._store.read(names)
+        holders = (claims.find(snapshot, name.removeprefix(claims.OPEN)) for name in snapshot.records)
+        open_claims = [holder.at(snapshot.now) for holder in holders if holder is not None]
+        return sorted(open_claims, key=lambda claim: claim.since)
+
+    async def jobs(self) -> list[RecordedJob]:
+        """Return the recorded jobs, the oldest first. A store with ``keep=`` deletes them after that time.
+
+        The service has no list of jobs. This is the list of those that were created or got a follow-up with
+        a ``dedupe_key``.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+        names, jobs = await self._store.keys(claims.DONE), list[RecordedJob]()
+        for start in range(0, len(names), AT_ONCE):
+            records = (await self._store.read(names[start : start + AT_ONCE])).records
+            jobs += [_recorded_job(name.removeprefix(claims.DONE), one) for name, one in records.items()]
+        return sorted(jobs, key=lambda job: job.since)
+
+    async def find(self, key: str) -> Claim | None:
+        """Return the claim on *key*, or None.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+        return claims.find(await self._store.read(claim_keys(check_dedupe_key(key))), key)
+
+    async def resolve(self, key: str, job_id: str) -> None:
+        """Close the open claim on *key*: later calls with *key* get the job *job_id*.
+
+        Args:
+            key: The ``dedupe_key``.
+            job_id: The id of the created job. For a follow-up: the id of its job.
+
+        Raises:
+            ConfigurationError: *key* has no open claim, or *job_id* is empty.
+            StateError: The store cannot be used.
+        """
+        if not isinstance(job_id, str) or not job_id:  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+            raise ConfigurationError("job_id must be a string that is not empty", field="job_id")
+        keys, keep = claim_keys(check_dedupe_key(key)), self._store.keep
+        if not await change(
+            self._store, keys, lambda records: claims.record(records, key, job_id), keep=keep
+        ):
+            raise ConfigurationError(
+                f"the ledger has no open claim {printable(key, 80)!r}; see open_claims()", field="key"
+            )
+
+    async def forget(self, key: str) -> None:
+        """Delete the claim on *key*, so that its request can be sent again.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+        await change(
+            self._store, claim_keys(check_dedupe_key(key)), lambda records: claims.forget(records, key)
+        )
+
+
+def _recorded_job(key: str, record: Record) -> RecordedJob:
+    claim = claims.read_claim(key, record)
+    result = claim.result or ""
+    job_id = JobRef.parse(result).id if is_reference(result) else result  # of a follow-up
+    return RecordedJob(key=key, operation=claim.operation, job_id=job_id, since=claim.since)
