@@ -19,7 +19,7 @@ from mintlify_async import (
     RateLimitError,
     StateError,
 )
-from mintlify_async.contrib.stores import open_store
+from mintlify_async.contrib.store_urls import open_store
 
 URL = os.environ["REDIS_URL"]
 LEDGER = os.environ.get("MINTLIFY_LEDGER", URL)

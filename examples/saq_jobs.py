@@ -16,7 +16,7 @@ from saq import CronJob
 from saq.queue.redis import RedisQueue
 
 from mintlify_async import JobRef, MintlifySession, Quota
-from mintlify_async.contrib.stores import open_store
+from mintlify_async.contrib.store_urls import open_store
 
 BEAT = int(os.environ.get("HEARTBEAT", "30"))  # seconds without a heartbeat until a worker counts as dead
 

@@ -14,7 +14,7 @@ from fastapi import FastAPI, HTTPException
 from streaq import TaskStatus, Worker
 
 from mintlify_async import MintlifySession, Quota
-from mintlify_async.contrib.stores import open_store
+from mintlify_async.contrib.store_urls import open_store
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mintlify_async.contrib.stores import open_store
+from mintlify_async.contrib.store_urls import open_store
 from mintlify_async.errors import ConfigurationError
 
 
@@ -16,9 +16,9 @@ async def test_a_store_is_ready_at_once(request: pytest.FixtureRequest, server: 
     url = request.getfixturevalue(server).url
     for version in ("one", "two"):
         async with open_store(url) as store:
-            assert await store.write({"room/a": b"1"}, expected={}, version=version)
+            assert await store.write({"room/open/a": b"1"}, expected={}, version=version)
     async with open_store(url, setup=False) as store:
-        assert (await store.read(["room/a"])).records["room/a"].version == "two"
+        assert (await store.read(["room/open/a"])).records["room/open/a"].version == "two"
 
 
 @pytest.mark.parametrize(
