@@ -121,7 +121,7 @@ def test_a_missing_attribute(owner, name):
 
 
 WORD = re.compile(r"(?<![\w.\"])(?:(?P<class>[A-Z]\w+)|(?P<argument>[a-z_]+)=(?!=))")
-OTHERS = {"Starlette", "FollowUp", "None"}
+OTHERS = {"Starlette", "FollowUp", "None", "True"}
 """Names of other packages and of Python, and one that comes."""
 
 
