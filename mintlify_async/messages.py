@@ -8,14 +8,13 @@ complete as :class:`UnknownPart`. Wrong input is a ``ConfigurationError`` that n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 
 import attrs
 from attrs import frozen
 
 from .checks import MAX_DEPTH, TOO_DEEP, check_json, check_text
 from .errors import ConfigurationError
-from .habits import missing_names
 from .model.in_models import InModels, schema_of
 from .model.json_text import as_object, drop_keys, join_surrogates, json_safe, mask_keys, whole_characters
 from .model.wire_value import (
@@ -517,6 +516,3 @@ Question: TypeAlias = str | Message | Mapping[str, Any] | Sequence[str | Message
 
 __all__ = ["MISSING", "Message", "MessagePart", "Part", "Question", "Role", "ToolApproval"]
 __all__ += [cls.__name__ for cls in get_args(MessagePart)]
-
-if not TYPE_CHECKING:  # a type checker finds the mistake
-    __getattr__ = missing_names(__name__)

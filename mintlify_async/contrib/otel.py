@@ -21,11 +21,11 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from ..errors import APIStatusError, OutcomeUnknownError, QuotaExceededError, RateLimitError
-from ..habits import helpful, missing_names
+from ..habits import helpful
 from ..settings.options import Fact
 from ..version import __version__
 from . import extra_missing
@@ -216,7 +216,3 @@ def _message(role: str, text: str, **further: str) -> str:
     """Return a list of one message in the conventions' structure, as JSON. Spans have no nested values."""
     message = {"role": role, "parts": [{"type": "text", "content": text}], **further}
     return json.dumps([message], ensure_ascii=False)
-
-
-if not TYPE_CHECKING:  # a type checker finds the mistake
-    __getattr__ = missing_names(__name__)

@@ -1,0 +1,211 @@
+"""Old names and names of other clients: each gets an error of Python's own kind that says what to write."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import pickle
+import re
+import traceback
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import mintlify_async
+from mintlify_async import ConfigurationError, Job, JobRef, MintlifySession, Quota, RetryPolicy, Timeouts
+from mintlify_async.habits import INSTEAD
+from mintlify_async.jobs.claims import Claim
+from mintlify_async.model.job_record import Source
+from mintlify_async.storage.sql_store import SQLStore
+
+MODULES = [name for name in INSTEAD if name.startswith("mintlify_async")]
+PUBLIC = [
+    importlib.import_module(f"mintlify_async{name}")
+    for name in (
+        *("", ".errors", ".events", ".messages", ".quota", ".rendering", ".storage", ".testing"),
+        *(".contrib.otel", ".contrib.postgres", ".contrib.redis", ".contrib.relay"),
+    )
+]
+EARLIER = {("mintlify_async", "Turn")}
+"""Names that may still be there."""
+
+
+def objects(name: str) -> list[Any]:
+    """Return the public classes and functions of that name."""
+    inner = [one for one in (Claim, Source, SQLStore) if one.__name__ == name]
+    return inner or [vars_of(module)[name] for module in PUBLIC if name in vars_of(module)]
+
+
+def vars_of(module: Any) -> dict[str, Any]:
+    return (
+        {name: getattr(module, name) for name in module.__all__}
+        if hasattr(module, "__all__")
+        else vars(module)
+    )
+
+
+def entries(*, module: bool) -> list[tuple[str, str]]:
+    places = [owner for owner in INSTEAD if (owner in MODULES) is module]
+    return [(owner, name) for owner in places for name in INSTEAD[owner]]
+
+
+def says(error: BaseException, new: str) -> bool:
+    code = new.partition("; ")[0]
+    return (f"write {code} instead" if code else new.removeprefix("; ") or "no replacement") in str(error)
+
+
+@pytest.mark.parametrize(("module", "name"), entries(module=True))
+def test_a_missing_name_of_a_module(module, name):
+    """An attribute and an import say what to write, and ``hasattr`` says that the name is not there."""
+    loaded = importlib.import_module(module)
+    if (module, name) in EARLIER and name in loaded.__all__:
+        return
+    assert not hasattr(loaded, name)
+    with pytest.raises(AttributeError) as missing:
+        getattr(loaded, name)
+    with pytest.raises(ImportError) as refused:
+        exec(f"from {module} import {name}", {})
+    assert says(missing.value, INSTEAD[module][name])
+    assert says(refused.value, INSTEAD[module][name])
+    assert type(refused.value) is ImportError
+
+
+def call_of(thing: Any, method: str) -> Any:
+    """Return a function that calls *method* of a new object, which its ``__init__`` has not seen."""
+    if not method:
+        return thing
+    return getattr(thing.__new__(thing), method)
+
+
+async def called(function: Any, *args: Any, **kwargs: Any) -> None:
+    result = function(*args, **kwargs)
+    if inspect.isawaitable(result):
+        await result
+
+
+@pytest.mark.parametrize(("owner", "name"), [(o, n) for o, n in entries(module=False) if "(" in n])
+async def test_a_wrong_argument(owner, name):
+    """It is a TypeError, as Python's own, and a ConfigurationError that names the argument. Nothing runs."""
+    method, argument = name.removesuffix(")").split("(")
+    answers = []
+    for thing in objects(owner):
+        function = call_of(thing, method) if not method or hasattr(thing, method) else None
+        if function is None or argument in inspect.signature(function).parameters:
+            continue
+        wrong = (1, 2, 3) if argument == "*" else ()
+        with pytest.raises(TypeError) as refused:
+            await called(function, *wrong, **({} if wrong else {argument: "x"}))
+        if isinstance(refused.value, ConfigurationError):  # two classes may share a name
+            assert refused.value.field == (None if wrong else argument)
+            answers.append(refused.value)
+    assert owner in ("Answer",) or answers or argument in inspect.signature(function or thing).parameters
+    assert all(says(error, INSTEAD[owner][name]) or not INSTEAD[owner][name] for error in answers)
+
+
+@pytest.mark.parametrize(("owner", "name"), [(o, n) for o, n in entries(module=False) if "(" not in n])
+def test_a_missing_attribute(owner, name):
+    """It is an AttributeError that says what to write, and ``hasattr`` says that there is none."""
+    bare = name.removeprefix("@")
+    things = [thing for thing in objects(owner) if owner != "Answer" or not hasattr(thing, bare)]
+    for thing in things:
+        assert not hasattr(thing, bare)
+        instance = thing.__new__(thing)
+        assert not hasattr(instance, bare)
+        with pytest.raises(AttributeError) as missing:
+            getattr(instance, bare)
+        assert says(missing.value, INSTEAD[owner][name])
+        assert missing.value.name == bare
+    assert things
+
+
+WORD = re.compile(r"(?<![\w.\"])(?:(?P<class>[A-Z]\w+)|(?P<argument>[a-z_]+)=(?!=))")
+OTHERS = {"Starlette", "FollowUp", "None", "True"}
+"""Names of other packages and of Python, and one that comes."""
+
+
+@pytest.mark.parametrize("new", sorted({new for names in INSTEAD.values() for new in names.values() if new}))
+def test_what_to_write_exists(new):
+    """Each class and each argument that an error names is there."""
+    code = new.partition("; ")[0]
+    public = {name: value for module in PUBLIC for name, value in vars_of(module).items()}
+    arguments = {
+        parameter
+        for value in public.values()
+        if callable(value)
+        for function in (value, *(f for f in vars(value).values() if inspect.isfunction(f)))
+        for parameter in signature_names(function)
+    }
+    for match in WORD.finditer(code):
+        if match["class"]:
+            assert match["class"] in public or match["class"] in OTHERS
+        else:
+            assert match["argument"] in arguments | FOREIGN
+    for attribute in re.findall(r"\b(?:reply|answer|job|chat|session|claim|ref|service|relay)\.(\w+)", code):
+        assert any(hasattr(value, attribute) for value in (*public.values(), Claim)) or attribute in FIELDS
+
+
+FOREIGN = {"return_exceptions", "routes", "fields"}
+"""Arguments of other packages, and of ``**options``."""
+
+FIELDS = {"raw", "observer", "ref", "jobs", "script"}
+"""Attributes that ``__init__`` makes."""
+
+
+def signature_names(function: Any) -> set[str]:
+    try:
+        return set(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return set()
+
+
+def test_a_fields_door_is_closed_to_python():
+    """Copies, pickles and inspection ask for private names only, and get Python's own answers."""
+    for value in (RetryPolicy(), Timeouts(), JobRef("p", "j"), Job(id="j", status="active")):
+        assert copy.deepcopy(copy.copy(value)) == value
+        assert pickle.loads(pickle.dumps(value)) == value
+        assert not hasattr(value, "__wrapped__")
+        assert not hasattr(value, "_seconds_left")
+        assert not hasattr(value, "colour")
+    assert "attempts" in inspect.signature(RetryPolicy).parameters
+    assert list(inspect.signature(MintlifySession.ask).parameters)[:2] == ["self", "question"]
+    assert "active" not in dir(Job)
+
+
+def test_a_property_keeps_its_own_error():
+    """An AttributeError inside a property of a subclass is not replaced."""
+
+    class Ours(MintlifySession):
+        @property
+        def colour(self) -> str:
+            return self.no_such_name  # type: ignore[attr-defined]
+
+    with pytest.raises(AttributeError, match="no_such_name"):
+        Ours().colour  # noqa: B018 - the access is what is tested
+
+
+def frames_below(error: BaseException) -> list[FrameType]:
+    own = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return [frame for frame in own if frame.f_code.co_filename != __file__]
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda: MintlifySession(verify=False, admin_key="mint_secret"),  # type: ignore[call-arg]
+        lambda: Quota.interface(),  # type: ignore[attr-defined]
+        lambda: Job(id="j", status="active").send,  # type: ignore[attr-defined]
+        lambda: mintlify_async.SQLiteLedger,  # type: ignore[attr-defined]
+    ],
+)
+def test_the_traceback_shows_the_users_line_and_this_file_only(mistake):
+    """Below the line at fault are frames of the table's file and of the package's root, without a key."""
+    with pytest.raises((TypeError, AttributeError)) as caught:
+        mistake()
+    frames = frames_below(caught.value)
+    assert len(frames) <= 2
+    assert {frame.f_code.co_filename.rpartition("/")[2] for frame in frames} <= {"habits.py", "__init__.py"}
+    assert "mint_secret" not in repr([frame.f_locals for frame in frames])
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
