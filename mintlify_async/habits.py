@@ -455,18 +455,19 @@ def _checked(function: F, callee: str, method: str, names: Mapping[str, str]) ->
     habits = {name[len(prefix) : -1] for name in names if name.startswith(prefix)}.difference(own)
     most = code.co_argcount if "*" in habits else sys.maxsize
 
-    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def refuse(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if len(args) > most:
             new = _instead(names[f"{method}(*)"], "")
             raise UnknownArgumentError(f"{callee} takes no such argument without a name: {new}")
-        for name in habits.intersection(kwargs):
-            new = _instead(names[f"{method}({name})"], "leave it out")
-            raise UnknownArgumentError(f"{callee} has no argument {name}=: {new}", field=name)
+        name = min(habits.intersection(kwargs))
+        new = _instead(names[f"{method}({name})"], "leave it out")
+        raise UnknownArgumentError(f"{callee} has no argument {name}=: {new}", field=name)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            check(args, kwargs)
+            if len(args) > most or not habits.isdisjoint(kwargs):
+                refuse(args, kwargs)
             return function(*args, **kwargs)
         except BaseException:
             kwargs.clear()  # a traceback shows the frames that have it, and there may be a key in it
@@ -475,7 +476,8 @@ def _checked(function: F, callee: str, method: str, names: Mapping[str, str]) ->
     @wraps(function)
     async def awaited_call(*args: Any, **kwargs: Any) -> Any:
         try:
-            check(args, kwargs)
+            if len(args) > most or not habits.isdisjoint(kwargs):
+                refuse(args, kwargs)
             return await function(*args, **kwargs)
         except BaseException:
             kwargs.clear()
