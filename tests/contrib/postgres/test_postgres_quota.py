@@ -54,6 +54,7 @@ WAYS = [
     ("direct", "repeatable read"),
     ("direct", "serializable"),
     ("pgbouncer", "read committed"),
+    ("pgbouncer", "repeatable read"),
     ("pgbouncer", "serializable"),
     ("sqlalchemy", "repeatable read"),
 ]
