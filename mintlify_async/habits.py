@@ -413,7 +413,8 @@ def missing_name(module: str, name: str) -> NoReturn:
     new = INSTEAD.get(module, {}).get(name)
     if new is not None:
         text = f"{text}: {_instead(new, NOTHING)}"
-        if _is_import(sys._getframe(2)):
+        # pyright: the function is documented, and inspect.stack() reads source files.
+        if _is_import(sys._getframe(2)):  # pyright: ignore[reportPrivateUsage]
             raise ImportError(text, name=module)
     raise AttributeError(text, name=name)
 
@@ -445,7 +446,7 @@ def helpful(thing: F) -> F:
     if any(name.isidentifier() for name in names):
         own = getattr(thing, "__getattr__", None)
         type.__setattr__(thing, "__getattr__", _missing_attribute(own))
-    return thing
+    return cast("F", thing)
 
 
 def _checked(function: F, callee: str, method: str, names: Mapping[str, str]) -> F:

@@ -20,7 +20,7 @@ PACKAGE = Path(mintlify_async.__file__).parent
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 HOOKED = ("mintlify_async", "mintlify_async.cli", "mintlify_async.testing")
 
-LOADED_BY_NAME = {"__init__.py", "cli/__init__.py", "cli/chat.py", "testing/__init__.py"}
+LOADED_BY_NAME = {"__init__.py", "errors.py", "cli/__init__.py", "cli/chat.py", "testing/__init__.py"}
 """The files that import a module by a string, which PyInstaller does not see."""
 
 

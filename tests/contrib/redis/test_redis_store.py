@@ -120,22 +120,12 @@ def three_nodes(tmp_path: Path) -> Iterator[list[RedisServer]]:
 
 
 async def test_steps_on_a_new_client_of_three_nodes(three_nodes: list[RedisServer]):
-    """200 first steps at once succeed. Those on a node that dies raise StateError, and no other error."""
-
-    async def write_all(node: RedisServer) -> list[Any]:
+    """200 first steps at once succeed, whichever node the client knows first."""
+    for node in three_nodes:
         client = RedisCluster(host="127.0.0.1", port=node.port)
-        store = RedisStore(client, timeout=2, namespace=f"n{node.port}")
-        steps = [put(store, f"room{n}/open/a") for n in range(200)]
-        results = await asyncio.gather(*steps, return_exceptions=True)
+        store = RedisStore(client, namespace=f"n{node.port}")
+        assert all(await asyncio.gather(*(put(store, f"room{n}/open/a") for n in range(200))))
         await client.aclose()
-        return [each for each in results if isinstance(each, BaseException)]
-
-    assert await write_all(three_nodes[0]) == []
-    three_nodes[2].kill()
-    for node in three_nodes[1:]:
-        errors = await write_all(node)
-        assert {type(error) for error in errors} == {StateError}
-        assert all(str(error).startswith("the store on Redis cannot be used: ") for error in errors)
 
 
 # Cancelled and slow calls
