@@ -413,7 +413,7 @@ def missing_name(module: str, name: str) -> NoReturn:
     new = INSTEAD.get(module, {}).get(name)
     if new is not None:
         text = f"{text}: {_instead(new, NOTHING)}"
-        # pyright: the function is documented, and inspect.stack() reads source files.
+        # The function is documented, although its name is private; inspect.stack() would read source files.
         if _is_import(sys._getframe(2)):  # pyright: ignore[reportPrivateUsage]
             raise ImportError(text, name=module)
     raise AttributeError(text, name=name)
