@@ -70,6 +70,8 @@ def _children(pid: int) -> list[int]:
 class Daemon:
     """A process in a folder of its own, which is deleted with it."""
 
+    end_signal = signal.SIGQUIT
+
     def __init__(self, name: str) -> None:
         """Choose a port and a folder. Nothing runs yet."""
         self.name, self.port, self.folder = name, free_port(), _new_folder(name)
@@ -113,7 +115,7 @@ class Daemon:
         """End it and delete its folder."""
         if self._process is not None and self._process.poll() is None:
             self.freeze(thaw=True)
-            self.signal(signal.SIGQUIT, wait=True)
+            self.signal(self.end_signal, wait=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -190,6 +192,8 @@ class PgBouncer(Daemon):
     Args:
         server: The server behind it.
     """
+
+    end_signal = signal.SIGKILL  # a shell that starts the tests in the background makes it ignore SIGQUIT
 
     def __init__(self, server: PostgresServer) -> None:
         super().__init__("pgbouncer")
