@@ -6,7 +6,6 @@ import argparse
 
 import mintlify_async as mintlify
 
-from ..model.job_ref import is_reference
 from ..runtime.dates import as_text
 from .exit_status import DONE
 from .stores import open_ledger
@@ -21,8 +20,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
             case "list":
                 await _list(ledger, terminal, recorded=options.all)
             case "resolve":
-                job = mintlify.JobRef.parse(options.job).id if is_reference(options.job) else options.job
-                await ledger.resolve(options.key, job)
+                await ledger.resolve(options.key, options.job)
             case _:
                 await ledger.forget(options.key)
     return DONE

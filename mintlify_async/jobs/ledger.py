@@ -8,7 +8,7 @@ from attrs import frozen
 
 from ..checks import check_dedupe_key, check_store
 from ..errors import ConfigurationError, printable
-from ..model.job_ref import JobRef, is_reference
+from ..model.job_ref import JobRef, is_reference, job_id_in
 from ..storage.store import Record, Store, change
 from . import claims
 from .claims import Claim, claim_keys
@@ -99,14 +99,14 @@ class Ledger:
 
         Args:
             key: The ``dedupe_key``.
-            job_id: The id of the created job. For a follow-up: the id of its job.
+            job_id: The id of the created job, or the text of its reference. For a follow-up: of its job.
 
         Raises:
-            ConfigurationError: *key* has no open claim, or *job_id* is empty.
+            ConfigurationError: *key* has no open claim. Or *job_id* is empty, or a reference that was cut or
+                is of another version.
             StateError: The store cannot be used.
         """
-        if not isinstance(job_id, str) or not job_id:  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
-            raise ConfigurationError("job_id must be a string that is not empty", field="job_id")
+        job_id = job_id_in(job_id, "job_id")
         keys, keep = claim_keys(check_dedupe_key(key)), self._store.keep
         if not await change(
             self._store, keys, lambda records: claims.record(records, key, job_id), keep=keep

@@ -202,7 +202,7 @@ class JobRef(InModels):
             hint = ": read a stored reference with JobRef.from_dict(…)" if kind == "dict" else ""
             words = f"ref must be a JobRef, its text, a JobHandle, a Job or a job's id; got {kind}{hint}"
             raise ConfigurationError(words, field="ref")
-        _check_bare_id(target)
+        job_id_in(target, "ref")
         if project_id is None:
             raise ConfigurationError(
                 "this is only a job id; set project_id= on the session, or pass the full reference",
@@ -211,21 +211,29 @@ class JobRef(InModels):
         return cls(project_id, target)
 
 
-def _check_bare_id(text: str) -> None:
-    check_segment(text, "ref")
-    if text != text.strip():
-        raise ConfigurationError("ref begins or ends with white space; remove it", field="ref")
-    if not text.startswith("{"):
-        return
+def job_id_in(text: object, name: str) -> str:
+    """Return the job's id of *text*, which is the text of a reference, or an id.
+
+    Raises:
+        ConfigurationError: *text*, the argument *name*, is neither, or is a reference of another version.
+    """
+    if isinstance(text, str) and is_reference(text):
+        return JobRef.parse(text).id
+    job_id = check_segment(text, name)
+    if job_id != job_id.strip():
+        raise ConfigurationError(f"{name} begins or ends with white space; remove it", field=name)
+    if job_id.startswith("{") and _has_a_name(job_id):
+        words = f"pass the id in it, or JobRef.from_dict(json.loads({name}))"
+        raise ConfigurationError(f"{name} is a JSON object, not a job's id; {words}", field=name)
+    return job_id
+
+
+def _has_a_name(text: str) -> bool:
     try:
         fields = as_object(json.loads(text)) or {}
     except (ValueError, RecursionError):
-        return  # the service does not document the format of an id
-    if fields.keys() & {"id", "ref"}:
-        raise ConfigurationError(
-            "ref is a JSON object, not a job's id; pass JobRef.from_dict(json.loads(ref)), or the id in it",
-            field="ref",
-        )
+        return False  # the service does not document the format of an id
+    return bool(fields.keys() & {"id", "ref"})
 
 
 def _escaped(text: str) -> str:

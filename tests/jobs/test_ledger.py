@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mintlify_async import Ledger, MemoryStore, OutcomeUnknownError, SQLiteStore
+from mintlify_async import ConfigurationError, Ledger, MemoryStore, OutcomeUnknownError, SQLiteStore
 from mintlify_async.jobs import ledger as ledger_module
 from mintlify_async.testing import faults
 
@@ -44,3 +44,26 @@ async def test_recorded_jobs_are_listed(service, store, monkeypatch, at_once):
     assert {job.key: job.job_id for job in await ledger.jobs()}["open"] == "job 9/é"
     await ledger.forget("open")
     assert len(await ledger.jobs()) == 4
+
+
+@pytest.mark.parametrize("text", ["", " ", " job_1", "a\nb", '{"id": "job_1"}', None, 7])
+async def test_only_an_id_or_a_reference_is_recorded(text):
+    """A text that is neither is refused with its name, before the store is asked."""
+    with pytest.raises(ConfigurationError) as caught:
+        await Ledger(MemoryStore()).resolve("k", text)
+    assert caught.value.field == "job_id"
+
+
+async def test_a_pasted_reference_records_its_job(service):
+    """A reference is what handles and the command print. One that cannot be read leaves the claim open."""
+    store = MemoryStore()
+    async with service.session(ledger=store) as session:
+        ref = (await session.create_job("Fix it")).ref
+        service.script.create_job(fault=faults.Reset())
+        with pytest.raises(OutcomeUnknownError):
+            await session.create_job("x", dedupe_key="k")
+        for text in ("mintlify-job:1:acme:job_1", str(ref)[:-1]):
+            with pytest.raises(ConfigurationError, match="not a job reference"):
+                await Ledger(store).resolve("k", text)
+        await Ledger(store).resolve("k", f" {ref}\n")
+        assert (await session.create_job("x", dedupe_key="k")).ref.id == ref.id
