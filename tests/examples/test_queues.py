@@ -162,7 +162,6 @@ def claims(request: pytest.FixtureRequest) -> int:
         ("saq_jobs", "-m saq saq_jobs.settings", None),
         ("saq_jobs", "-m saq saq_jobs.settings", "postgres_server"),
         ("streaq_jobs", "-m streaq run streaq_jobs:worker", None),
-        ("streaq_jobs", "-m streaq run streaq_jobs:worker", "postgres_server"),
     ],
 )
 async def test_killed_workers_lose_nothing(
@@ -193,7 +192,7 @@ async def test_killed_workers_lose_nothing(
 
 
 @pytest.mark.leaves_open("Celery keeps its connections to Redis until the process ends")
-@pytest.mark.parametrize("ledger", [None, "postgres_server"])
+@pytest.mark.parametrize("ledger", [None, pytest.param("postgres_server", marks=pytest.mark.sweep)])
 async def test_celery_workers_that_are_killed_lose_nothing(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,

@@ -176,6 +176,7 @@ def test_the_schema_shows_the_fields(kind, mode):
     assert described is issubclass(kind, JobHandle)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("value", [JOB, evolve(JOB, status="failed"), REF, MESSAGE, ANSWER], ids=repr)
 def test_the_json_is_what_the_schema_says(value):
     """Another package's validator is the judge."""
@@ -222,6 +223,7 @@ def app_of(session, handles):
     return app
 
 
+@pytest.mark.real
 async def test_handlers_of_fastapi_take_and_return_them(service, session):
     """A job, its handle with the reference, a message and an answer; OpenAPI has their fields."""
     handles = []
@@ -318,6 +320,7 @@ async def bodies(result):
     return [response.json() for response in responses]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("value", [JOB, REF, MESSAGE, ANSWER], ids=lambda one: type(one).__name__)
 async def test_a_handler_without_an_annotation_returns_the_same_json(value):
     """FastAPI's own encoder writes it: alone, in a list and a dict, and in a response. It has no key."""
@@ -328,6 +331,7 @@ async def test_a_handler_without_an_annotation_returns_the_same_json(value):
     assert without.items() <= content.items()
 
 
+@pytest.mark.real
 async def test_a_handler_without_an_annotation_returns_a_handle(session):
     """It is the last record with the reference, also before the first poll and for a follow-up."""
     created, unseen = await session.create_job("Fix it"), session.job("job_7")
@@ -337,6 +341,7 @@ async def test_a_handler_without_an_annotation_returns_a_handle(session):
         assert content["ref"] == str(handle.ref)
 
 
+@pytest.mark.real
 async def test_half_a_character_is_replaced_without_an_annotation():
     """A response is UTF-8, which cannot express a half."""
     message = Message(id="m", role="user", parts=[TextPart(text="a\ud83d")])
@@ -353,6 +358,7 @@ async def test_a_value_is_no_sequence(value):
         value["no such field"]
 
 
+@pytest.mark.real
 async def test_what_is_no_value_has_no_json_without_an_annotation(session):
     """A thread is refused with its sentence; a reply, whose ``await`` was forgotten, shows no key."""
     with pytest.raises(ValueError, match=r"thread\.id to show.*thread\.to_json\(\) to store") as refused:
