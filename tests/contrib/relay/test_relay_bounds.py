@@ -228,15 +228,15 @@ async def test_a_number_of_seconds_is_a_refusal(wait):
 
 
 async def test_the_counter_of_the_documentation_always_expires(redis_client):
-    """Also that of a counter whose expiry met the next question, and which has none since."""
+    """Also that of a counter whose expiry met the next reload, and which has none since."""
     page = Path(mintlify_async.__file__).parent / "docs" / "how-to" / "relay-deploy.md"
     (recipe,) = re.findall(r"^async def rate\(.*?(?=^\S)", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     namespace: dict[str, Any] = {"redis": redis_client, "Request": object}
     exec("from __future__ import annotations\n" + recipe, namespace)
-    request: Any = type("Request", (), {"method": "POST"})
+    request: Any = type("Request", (), {"method": "GET"})
 
     await namespace["rate"]("bob", request)
-    await redis_client.set("POST:ada", 5)
+    await redis_client.set("reloads:ada", 5)
     await namespace["rate"]("ada", request)
     for user in ("bob", "ada"):
-        assert 0 < await redis_client.ttl(f"POST:{user}") <= 60
+        assert 0 < await redis_client.ttl(f"reloads:{user}") <= 60
