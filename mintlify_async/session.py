@@ -6,7 +6,7 @@ import logging
 import ssl as ssl_module
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self
 
 from attrs import evolve
 
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 __all__ = ["MintlifySession", "record_requests", "steps_of"]
 
 log = logging.getLogger("mintlify_async")
+
+_SECRETS: Final = {"admin_key", "assistant_key", "proxy"}
+"""Arguments that a frame must not show. The URL of a proxy may contain a password."""
 
 
 @helpful
@@ -459,7 +462,7 @@ class MintlifySession:
         Raises:
             ConfigurationError: An option does not exist, or its value is invalid.
         """
-        changes |= {name: hidden(changes[name]) for name in ("admin_key", "assistant_key") if name in changes}
+        changes |= {name: hidden(changes[name]) for name in _SECRETS & changes.keys()}
         core = self._core.check_open()
         policies = {"timeouts": timeouts, "retry": retry, "poll": poll}
         changes |= {name: value for name, value in policies.items() if value is not None}

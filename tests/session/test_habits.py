@@ -47,6 +47,16 @@ def test_with_options_names_the_argument_to_write(bare):
         MintlifySession().with_options(max_retries=3)
 
 
+@pytest.mark.parametrize("name", ["proxy", "admin_key", "assistant_key"])
+def test_with_options_shows_no_secret_of_its_arguments(bare, name):
+    """The URL of a proxy may have a password, and a tracer may print the locals of the frames."""
+    with pytest.raises(ConfigurationError) as caught:
+        MintlifySession().with_options(**{name: "http://user:mint_secret@proxy.test"}, retry=3)
+    own = [frame.f_locals for frame, _ in traceback.walk_tb(caught.value.__traceback__)][1:]
+    assert own
+    assert "mint_secret" not in repr(own)
+
+
 async def test_other_names_are_pythons_own_error(session):
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         session.ask("q", colour=1)
