@@ -308,11 +308,11 @@ class _Attempts:
         block = asyncio.timeout_at(limit.at if limit.at < math.inf else None)
         try:
             async with block:
-                return await _revealed(self.options.key(self.call.operation.key), self.call.operation.name)
+                return await _revealed(self.options.key(self.call.operation.key), self.name)
         except TimeoutError:
             pass  # of the block: one of the function's own is an APIConnectionError
         what = "the function that makes the key did not return"
-        raise timed_out(self.call.operation.name, limit.phase, limit.seconds, "no", what)
+        raise timed_out(self.name, limit.phase, limit.seconds, "no", what)
 
     async def _slot(self, key: Secret) -> Lease | None:
         """Take a slot of the quota."""
@@ -406,7 +406,7 @@ class _Attempts:
             )
             return 0.0
         pause = self.options.retry.delay(
-            self.call.operation.name,
+            self.name,
             _outcome(error),
             attempt=self.number - self.sent_back,
             random=random.random(),
@@ -425,7 +425,7 @@ class _Attempts:
         if self.call.operation.costs and _outcome(error) == "unknown":
             return _outcome_unknown(self.call, error, self.sending)
         is_closed = getattr(error, "reason", None) == CLOSED
-        return session_closed(self.call.operation.name) if is_closed else error
+        return session_closed(self.name) if is_closed else error
 
     def _log_success(self, outcome: object) -> None:
         """Log one line for the request, whatever number of attempts it took."""

@@ -270,7 +270,7 @@ class JobState:
     @property
     def done(self) -> bool:
         """Whether the last record is final and accepted."""
-        return self.job is not None and self.job.done and self._left == 0 and not self._sending
+        return self.job is not None and self.job.done and self.accepted
 
     @property
     def was_final(self) -> bool:

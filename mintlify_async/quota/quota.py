@@ -292,12 +292,7 @@ class Quota:
         Args:
             operation: ``create_job``, ``send_message`` or ``ask``.
             scope: The project, or the site, key and user, that the attempt counts for.
-
-        Raises:
-            ConfigurationError: It is a question of a user without a name, and ``ask_per_user`` is set.
         """
-        if operation == "ask":
-            self.check_user(scope.user or ANONYMOUS)
         return Lease(self, gate_of(operation, scope, self.limits, address=self._address))
 
     def line(self, gate: Gate) -> AbstractContextManager[Line]:

@@ -17,9 +17,14 @@ def log_fields(
     A field that the program's own record factory sets is left out, because ``logging`` refuses a second one.
     """
     job_id = None if job_id is None else printable(job_id)
-    fields = {"operation": operation, "job_id": job_id, "request_id": request_id, "attempt": attempt}
+    fields: dict[str, object] = {
+        "operation": operation,
+        "job_id": job_id,
+        "request_id": request_id,
+        "attempt": attempt,
+    }
     factory = logging.getLogRecordFactory()
     if factory is logging.LogRecord:
-        return dict(fields)
+        return fields
     own_record = factory("mintlify_async", logging.DEBUG, "", 0, "", (), None)
     return {name: value for name, value in fields.items() if name not in own_record.__dict__}
