@@ -445,7 +445,7 @@ def helpful(thing: F) -> F:
             setattr(thing, name[1:], _Gone(name[1:], names[name]))
     if any(name.isidentifier() for name in names):
         own = getattr(thing, "__getattr__", None)
-        type.__setattr__(thing, "__getattr__", _missing_attribute(own))
+        type.__setattr__(thing, "__getattr__", _missing_attribute(names, own))
     return cast("F", thing)
 
 
@@ -488,15 +488,16 @@ def _checked(function: F, callee: str, method: str, names: Mapping[str, str]) ->
     return cast("F", awaited_call if inspect.iscoroutinefunction(function) else call)
 
 
-def _missing_attribute(own: Callable[[object, str], Any] | None) -> Callable[[object, str], Any]:
+def _missing_attribute(
+    names: Mapping[str, str], own: Callable[[object, str], Any] | None
+) -> Callable[[object, str], Any]:
     """Return ``__getattr__`` for a class, before its *own*, which attrs makes for cached properties."""
 
     def missing_attribute(self: object, name: str) -> Any:
-        for cls in type(self).__mro__ if not name.startswith("_") else ():
-            new = INSTEAD.get(cls.__name__, {}).get(name)
-            if new is not None:
-                text = f"{type(self).__name__} has no attribute {name!r}: {_instead(new, NOTHING)}"
-                raise AttributeError(text, name=name, obj=self)
+        new = names.get(name)
+        if new is not None:
+            text = f"{type(self).__name__} has no attribute {name!r}: {_instead(new, NOTHING)}"
+            raise AttributeError(text, name=name, obj=self)
         if own is not None:
             return own(self, name)
         return object.__getattribute__(self, name)  # raises the error of Python, or of a property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from attrs import frozen
@@ -18,6 +19,7 @@ from ..model.in_models import InModels, object_schema, or_null, schema_of
 from ..model.json_text import as_object
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
+from ..model.wire_value import without_halves
 from ..rendering.markdown import HasAnswer, answer_markdown
 from ..rendering.readable_text import suggestions_of, text_after
 from ..rendering.sources import AnswerSource, Suggestion, sources_of
@@ -133,19 +135,17 @@ class Answer(Extras, InModels):
         It has ``text``, ``sources``, ``suggestions``, ``thread_id`` and ``message``, and the other attributes
         but ``response``. To continue the thread later, store ``thread.to_json()``, too.
         """
-        return {
-            "text": self.text,
-            "sources": [source.to_wire() for source in self.sources],
-            "suggestions": [suggestion.to_wire() for suggestion in self.suggestions],
-            "thread_id": self.thread_id,
-            "finish_reason": self.finish_reason,
-            "aborted": self.aborted,
-            "abort_reason": self.abort_reason,
-            "events_seen": self.events_seen,
-            "site": self.site,
-            "earlier_text": self.earlier_text,
-            "message": self.message.to_wire(),
-        }
+        return {name: read(self) for name, read in _FIELDS.items()}
+
+    if not TYPE_CHECKING:  # as in InModels, but without the text of the whole answer for each field
+
+        def keys(self):
+            """Return the names of the fields of the JSON object, for ``dict(value)``."""
+            return _FIELDS.keys()
+
+        def __getitem__(self, name):
+            """Return the field *name* of the JSON object."""
+            return without_halves(_FIELDS[name](self))
 
     @classmethod
     def from_dict(cls, stored: object) -> Self:
@@ -162,7 +162,7 @@ class Answer(Extras, InModels):
             check_optional_text(values[name], f"answer.{name}")
         check_bool(values["aborted"], "answer.aborted")
         check_number(values["events_seen"], "answer.events_seen", 0, whole=True)
-        check_site(values["site"], "answer.site")
+        values["site"] = check_site(values["site"], "answer.site")
         check_text(values["earlier_text"], "answer.earlier_text", empty=True)
         thread_id = values.pop("thread_id")
         return cls(
@@ -225,6 +225,15 @@ _STORED: Final[Mapping[str, Any]] = {
     "earlier_text": "",
 }
 """The attributes that the JSON of an answer may lack, with their defaults."""
+
+_FIELDS: Final[Mapping[str, Callable[[Answer], Any]]] = {
+    "text": attrgetter("text"),
+    "sources": lambda answer: [source.to_wire() for source in answer.sources],
+    "suggestions": lambda answer: [suggestion.to_wire() for suggestion in answer.suggestions],
+    **{name: attrgetter(name) for name in _STORED},
+    "message": lambda answer: answer.message.to_wire(),
+}
+"""How each field of the JSON of an answer is made."""
 
 
 class ClosableEvents(Protocol):

@@ -481,10 +481,10 @@ class GrowingText:
     def __init__(
         self,
         builder: MessageBuilder,
-        site: str | None = None,
+        site: str | None,
         *,
-        has_earlier: bool = False,
-        begun: bool = True,
+        has_earlier: bool,
+        begun: bool,
     ) -> None:
         """Start with the message that *builder* has now.
 

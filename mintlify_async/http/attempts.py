@@ -27,7 +27,7 @@ from ..errors import (
 )
 from ..model.job_record import Job
 from ..model.json_text import mask_secret
-from ..model.operation import OPERATIONS
+from ..model.operation import OPERATIONS, OperationName
 from ..model.response_info import lower_headers
 from ..model.secret import Secret
 from ..protocol.calls import Call
@@ -162,7 +162,7 @@ class _Attempts:
         self.transport = resources.transport
         self.recordings = resources.recordings
         self.call = call
-        self.name = call.operation.name
+        self.name: OperationName = call.operation.name
         self.sending = sending
         self.observation = observation
         self.single = single
@@ -575,10 +575,10 @@ def _hide(answer: LiveResponse | WholeResponse, secret: str) -> None:
         return
     if isinstance(answer, WholeResponse):
         text = answer.body.decode("utf-8", "surrogateescape")
-        masked = mask_secret(text, secret, "****")
+        masked = mask_secret(text, secret)
         if masked is not text:
             answer.body = masked.encode("utf-8", "surrogateescape")
     text = "\n".join(answer.headers.values())  # hardly any server repeats it, so one look at all of them
     if mask_secret(text, secret) != text:
         headers = lower_headers(answer.headers)
-        answer.headers = {name: mask_secret(text, secret, "****") for name, text in headers.items()}
+        answer.headers = {name: mask_secret(text, secret) for name, text in headers.items()}

@@ -6,7 +6,7 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 from urllib.parse import quote, unquote
 
 from attrs import field, frozen
@@ -195,7 +195,7 @@ class JobRef(InModels):
         """
         if isinstance(target, JobRef):
             return target
-        if isinstance(target, str) and is_reference(target):
+        if is_reference(target):
             return cls.parse(target)
         if not isinstance(target, str):
             kind = type(target).__name__
@@ -217,7 +217,7 @@ def job_id_in(text: object, name: str) -> str:
     Raises:
         ConfigurationError: *text*, the argument *name*, is neither, or is a reference of another version.
     """
-    if isinstance(text, str) and is_reference(text):
+    if is_reference(text):
         return JobRef.parse(text).id
     job_id = check_segment(text, name)
     if job_id != job_id.strip():
@@ -277,7 +277,7 @@ _READERS: Final[Mapping[str, Callable[..., tuple[str, str, dict[str, Detail]]]]]
 }
 
 
-def is_reference(text: object) -> bool:
+def is_reference(text: object) -> TypeGuard[str]:
     """Return whether *text* begins like the text of a reference."""
     return isinstance(text, str) and text.strip().startswith(f"{SCHEME}:")
 

@@ -171,18 +171,18 @@ _UNESCAPED: Final = re.compile(r"[\w.~-]*", re.ASCII)
 """A key that only ``\\uXXXX`` or ``%XX`` can write otherwise."""
 
 
-def mask_secret(text: str, secret: str, mask: str = MASK) -> str:
+def mask_secret(text: str, secret: str) -> str:
     r"""Return *text* with *secret* masked in every form that JSON and URLs give it, also cut or nested JSON.
 
     >>> mask_secret(r'{"error": "a\/b\u002bc"}', "a/b+c")
     '{"error": "****"}'
     """
-    text = text.replace(secret, mask)
+    text = text.replace(secret, MASK)
     if "\\" not in text and "%" not in text:  # every other form has one of them
         return text
     if _UNESCAPED.fullmatch(secret) and not _ESCAPED_ASCII.search(text):
         return text
-    return _every_form(secret).sub(mask, text)
+    return _every_form(secret).sub(MASK, text)
 
 
 @lru_cache(maxsize=64)  # its arguments show nowhere

@@ -17,10 +17,10 @@ class SpanReader:
     """Finds the marked words of one line after the other. Of a line that has grown, only the end is read."""
 
     def __init__(self) -> None:
-        self._begin("", ())
+        self._line = ""
+        self._begin(())
 
-    def _begin(self, line: str, before: tuple[str, ...]) -> None:
-        self._line = line
+    def _begin(self, before: tuple[str, ...]) -> None:
         self._before = before
         self._at = 0  # up to here, more text changes nothing
         self._marks = [*before]  # open there
@@ -38,7 +38,7 @@ class SpanReader:
             The spans, and the marks that are open at the line's end.
         """
         if before != self._before or not line.startswith(self._line):
-            self._begin(line, before)
+            self._begin(before)
         self._line = line
         marks, spans, start, last = self._marks, self._spans, self._start, None
         for match in _MARK.finditer(line, self._at):
