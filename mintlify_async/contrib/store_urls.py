@@ -42,9 +42,10 @@ async def open_store(url: str, *, setup: bool = True) -> AsyncGenerator[Store]:
 
 @asynccontextmanager
 async def _open_redis(url: str, setup: bool) -> AsyncGenerator[Store]:
-    from redis.asyncio import Redis
-
     from .redis import RedisStore  # first, because it names the extra that is missing
+
+    # isort: split
+    from redis.asyncio import Redis
 
     try:
         client = Redis.from_url(url)  # pyright: ignore[reportUnknownMemberType] - it takes any option

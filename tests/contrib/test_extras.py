@@ -22,6 +22,18 @@ CASES = [
     ("opentelemetry", "import mintlify_async.contrib.otel", "otel"),
     ("redis", "import mintlify_async.contrib.redis", "redis"),
     ("asyncpg", "import mintlify_async.contrib.postgres", "postgres"),
+    *(
+        (
+            module,
+            "import asyncio; from mintlify_async.contrib.store_urls import open_store; "
+            f"asyncio.run(open_store('{url}').__aenter__())",
+            extra,
+        )
+        for module, url, extra in [
+            ("redis", "redis://h", "redis"),
+            ("asyncpg", "postgresql://h/app", "postgres"),
+        ]
+    ),
 ]
 
 PROGRAM = """
