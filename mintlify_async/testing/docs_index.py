@@ -7,8 +7,8 @@ import posixpath
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ def read_sections(folder: Path, file: Path) -> Iterator[Section]:
     first = re.search(r"^# (.+)$(?:\n+(?!\#)((?:.+\n?)*))?", text, re.MULTILINE)
     title = settings.get("title") or (first[1].strip() if first else stem)
     description = settings.get("description") or ((first[2] if first and not front else "") or "")
-    for heading, content in _split(text[front.end() :] if front else text, title, partial(_site_links, stem)):
+    for heading, content in _split(text[front.end() :] if front else text, title, stem):
         if content:
             yield Section(
                 page=_site_path(stem),
@@ -143,17 +143,14 @@ def _site_links(name: str, prose: str) -> str:
     return re.sub(r"\]\((?!/|[a-zA-Z][\w+.-]*:)([^)\s]+)\)", path, prose)
 
 
-def _split(text: str, title: str, served: Callable[[str], str]) -> Iterator[tuple[str, str]]:
-    """Yield each heading with the text below it. The text before the first heading has the page's title.
+def _split(text: str, title: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yield each heading of the page *name* with the text below it, whose links are those of the site.
 
-    Args:
-        text: The page.
-        title: Its title.
-        served: Changes what is not code.
+    The text before the first heading has the page's title.
     """
     heading, content, prose, at = title, "", "", 0
     for token in TOKEN.finditer(text):
-        prose += served(text[at : token.start()])
+        prose += _site_links(name, text[at : token.start()])
         at = token.end()
         if token["fence"]:
             block = textwrap.dedent(token["fence"] + token["code"] + token["end"])
@@ -164,7 +161,7 @@ def _split(text: str, title: str, served: Callable[[str], str]) -> Iterator[tupl
         else:
             component = re.search(r'\stitle="([^"]*)"', token[0])
             prose += token["shown"] or token["escaped"] or (f"\n**{component[1]}**\n" if component else "")
-    yield heading, _without_gaps(content + _without_indent(prose + served(text[at:])))
+    yield heading, _without_gaps(content + _without_indent(prose + _site_links(name, text[at:])))
 
 
 def _without_indent(text: str) -> str:

@@ -100,7 +100,6 @@ class PostgresStore:
         self.keep = check_keep(keep)
         self._timeout = timeout
         self._begin = _begin(timeout)
-        self._idle = timeout * LIMITS["idle_in_transaction_session"]
         self._source, self._size = source, size
         self._options = {"statement_cache_size": 0, "timeout": timeout, **options}
         self._first_loop = FirstLoop()
@@ -218,11 +217,11 @@ class PostgresStore:
             try:
                 return await run_transaction(connection, begin, sql, args)
             except LOCKED:
-                is_over = False
+                ended: Rows = ()
+                idle = self._timeout * LIMITS["idle_in_transaction_session"]
                 with suppress(*FAILURES):  # the role may be forbidden to look or to end
-                    rows = await run_statement(connection, self._sql.end_stopped, (numbers, self._idle))
-                    is_over = bool(rows)
-                if not is_over:
+                    ended = await run_statement(connection, self._sql.end_stopped, (numbers, idle))
+                if not ended:
                     raise
             return await run_transaction(connection, begin, sql, args)
 

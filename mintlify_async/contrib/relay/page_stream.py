@@ -82,15 +82,15 @@ class PageStream(Response):
 
     async def _send_log(self, send: Send) -> None:
         time = asyncio.get_running_loop().time
-        place, started, reading, silent = 0, False, False, False
+        place, started, reading = 0, False, False
         frames: bytes | None = b""
         async with self._opened as log:
             while frames is not None:
                 try:
                     with TimeLimit(time() + STALL) as limit:  # each step only moves it
                         while frames is not None:
-                            if silent:
-                                frames, silent = KEEP_ALIVE, False
+                            if reading:  # the time of the last look is over
+                                frames, reading = KEEP_ALIVE, False
                             else:
                                 reading = True
                                 limit.move(time() + (SILENCE if started else FIRST_COMMENT))
@@ -106,7 +106,6 @@ class PageStream(Response):
                 except TimeoutError:
                     if not reading:
                         raise
-                    silent, reading = True, False
             if log.refusal is not None:
                 log_refusal(log.refusal)  # it came after the first comment, so the page has it as an event
 
