@@ -256,6 +256,7 @@ async def test_a_long_wait_has_a_line_after_five_seconds(wait, line, virtual, ca
     async with LocalService() as service:
         start, waiting = virtual.now(), asyncio.create_task(wait(service))
         await asyncio.sleep(5.1)
+        assert line in [record.getMessage() for record in caplog.records]
         assert field_of(caplog, line, "operation") == (line.split(":")[0] if ":" in line else "ask",)
         await waiting
         assert virtual.now() - start >= 45

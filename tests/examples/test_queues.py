@@ -150,9 +150,18 @@ def check(service: LocalService, ids: list[str], results: dict[str, Any]) -> Non
     assert all(found["prLink"] for found in results.values())
 
 
-def claims(request: pytest.FixtureRequest) -> int:
+@pytest.fixture
+def ledger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> PostgresServer | None:
+    """The Postgres that has the ledger, or None: then the recipe's own Redis has it."""
+    if request.param is None:
+        return None
+    server: PostgresServer = request.getfixturevalue(request.param)
+    monkeypatch.setenv("MINTLIFY_LEDGER", server.url)
+    return server
+
+
+def claims(server: PostgresServer) -> int:
     """Return how many claims of creations the ledger in Postgres has."""
-    server: PostgresServer = request.getfixturevalue("postgres_server")
     return int(server.say("SELECT count(*) FROM mintlify_async WHERE slot = '' AND key LIKE '%claim%'"))
 
 
@@ -163,20 +172,17 @@ def claims(request: pytest.FixtureRequest) -> int:
         ("saq_jobs", "-m saq saq_jobs.settings", "postgres_server"),
         ("streaq_jobs", "-m streaq run streaq_jobs:worker", None),
     ],
+    indirect=["ledger"],
 )
 async def test_killed_workers_lose_nothing(
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
     recipe: Callable[[str], ModuleType],
     service: LocalService,
     tmp_path: Path,
     name: str,
     command: str,
-    ledger: str | None,
+    ledger: PostgresServer | None,
 ):
     """Each job is requested twice: every result arrives, and there is one POST for each."""
-    if ledger:
-        monkeypatch.setenv("MINTLIFY_LEDGER", request.getfixturevalue(ledger).url)
     async with killed_workers(tmp_path / "workers.log", *command.split()), web(recipe(name).app) as client:
         ids = [await create_twice(client, number) for number in range(JOBS)]
 
@@ -188,22 +194,20 @@ async def test_killed_workers_lose_nothing(
         results = await all_results(ids, look)
     check(service, ids, results)
     if ledger:
-        assert claims(request) == JOBS
+        assert claims(ledger) == JOBS
 
 
 @pytest.mark.leaves_open("Celery keeps its connections to Redis until the process ends")
-@pytest.mark.parametrize("ledger", [None, pytest.param("postgres_server", marks=pytest.mark.sweep)])
+@pytest.mark.parametrize(
+    "ledger", [None, pytest.param("postgres_server", marks=pytest.mark.sweep)], indirect=True
+)
 async def test_celery_workers_that_are_killed_lose_nothing(
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
     recipe: Callable[[str], ModuleType],
     service: LocalService,
     tmp_path: Path,
-    ledger: str | None,
+    ledger: PostgresServer | None,
 ):
     """The same with synchronous tasks, each of which has a session of its own."""
-    if ledger:
-        monkeypatch.setenv("MINTLIFY_LEDGER", request.getfixturevalue(ledger).url)
     command = ["-m", "celery", "-A", "celery_jobs", "worker", "--concurrency=4", "--loglevel=INFO"]
     jobs, names = recipe("celery_jobs"), [f"request-{number}" for number in range(JOBS)]
 
@@ -222,4 +226,4 @@ async def test_celery_workers_that_are_killed_lose_nothing(
     jobs.app.close()
     check(service, [record["id"] for record in results.values()], {r["id"]: r for r in results.values()})
     if ledger:
-        assert claims(request) == JOBS
+        assert claims(ledger) == JOBS

@@ -6,7 +6,7 @@ import pytest
 import stream_app
 
 from mintlify_async import MintlifySession
-from mintlify_async.testing import LocalService, faults
+from mintlify_async.testing import faults
 from tests.support.relay_browser import browser
 from tests.support.relay_kit import serving
 
@@ -15,12 +15,6 @@ httpx = pytest.importorskip("httpx", reason="httpx is not installed")
 pytestmark = pytest.mark.real
 
 ASKED = {"q": "How do I log in?"}
-
-
-@pytest.fixture
-async def service():
-    async with LocalService() as service:
-        yield service
 
 
 @pytest.fixture

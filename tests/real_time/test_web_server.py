@@ -109,11 +109,6 @@ async def test_uvicorns_own_loop(connected, loop):
 @pytest.mark.asyncio(loop_factories=["asyncio"])
 async def test_four_workers_on_postgres(connected, postgres_server):
     """Two hundred requests at once: all answered, one POST for each key, the limit of each user exact."""
-    from mintlify_async.contrib.postgres import PostgresStore
-
-    store = PostgresStore(postgres_server.url)
-    await store.setup()
-    await store.close()
     environment = {**connected.environment, "POSTGRES_URL": postgres_server.url}
     app, many = "tests.support.shared_web_app:app", 200
     with uvicorn_process("uvloop", environment, app, "--workers", "4") as url:

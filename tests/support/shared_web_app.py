@@ -10,18 +10,17 @@ from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
 from mintlify_async import Limit, MintlifySession, Quota, QuotaExceededError
-from mintlify_async.contrib.postgres import PostgresStore
+from tests.support.keyed_worker import opened
 from tests.support.quick_polls import QuickPolls
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    store = PostgresStore(os.environ["POSTGRES_URL"], timeout=20)
-    quota = Quota(ask_per_user=Limit(7, per=3600), store=store)
-    async with MintlifySession(poll=QuickPolls(), quota=quota, ledger=store) as session:
-        app.state.session = session
-        yield
-    await store.close()
+    async with opened(os.environ["POSTGRES_URL"], timeout=20) as store:
+        quota = Quota(ask_per_user=Limit(7, per=3600), store=store)
+        async with MintlifySession(poll=QuickPolls(), quota=quota, ledger=store) as session:
+            app.state.session = session
+            yield
 
 
 app = FastAPI(lifespan=lifespan)

@@ -88,16 +88,22 @@ async def test_a_frozen_server_ends_a_step_in_time(own_postgres: Callable[[], Po
     server = own_postgres()
     store = PostgresStore(server.url, timeout=1)
     await store.setup()
-    await put(store, A)
-    server.freeze()
     for step in (
         lambda: store.read([A]),
         lambda: put(store, B),
         lambda: store.take(windows(a=(1, 60)), slot="s", block=BLOCK),
         lambda: store.refund(windows(a=(1, 60)), slot="s"),
     ):
+        await put(store, A)  # the step has a connection that is open
+        server.freeze()
+        async with fails("no answer within the timeout of 1 s"):
+            await step()
+        # The store connects anew: the limit of connecting or that of the step ends it, both are 1 s.
         async with fails("no answer (within the timeout of 1 s|in time)"):
             await step()
+        server.freeze(thaw=True)
+        await asyncio.sleep(0.1)
+    server.freeze()
     crowd = asyncio.gather(*(put(store, A) for _ in range(100)), return_exceptions=True)
     start = time.monotonic()
     assert all(isinstance(result, StateError) for result in await crowd)

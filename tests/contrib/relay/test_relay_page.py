@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import runpy
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +13,7 @@ pytest.importorskip("fastapi")
 from page_blocks import blocks_of
 
 import mintlify_async
+from tests.support.child_process import run_to_end
 from tests.support.relay_kit import events, serving
 
 PAGE = Path(mintlify_async.__file__).parent / "docs" / "how-to" / "relay.md"
@@ -32,17 +31,10 @@ async def test_the_app_answers_a_browser(service, tmp_path, monkeypatch):
     (tmp_path / "app.py").write_text(app, encoding="utf-8")
     names = runpy.run_path(str(tmp_path / "app.py"))
 
-    async def run(commands: str) -> str:
-        pipe: Any = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec("bash", "-ec", commands, stdout=pipe, cwd=tmp_path)
-        out, _ = await process.communicate()
-        assert process.returncode == 0
-        return str(out.decode())
-
     async with serving(names["app"]) as url:
-        first, _, answer = (await run(asking.replace(PRINTED, url))).partition("data: ")
+        commands = asking.replace(PRINTED, url)
+        first, _, answer = (await run_to_end("bash", "-ec", commands, cwd=tmp_path)).partition("data: ")
         assert first == "Here goes your page with useChat."
         assert events(f"data: {answer}".encode())[-1]["type"] == "finish"
-        assert await run(asking.replace(PRINTED, url).replace("-b cookies ", "").partition("\n")[2]) == (
-            "Please sign in first."
-        )
+        without = commands.replace("-b cookies ", "").partition("\n")[2]
+        assert await run_to_end("bash", "-ec", without, cwd=tmp_path) == "Please sign in first."
