@@ -65,7 +65,7 @@ _MODULES = {
     "StreamStateError": "errors",
     "TextDelta": "events",
     "Thread": "model.thread",
-    "Timeouts": "settings.timeouts",
+    "Timeouts": "settings.options",
     "UnexpectedResponseError": "errors",
     "answer_markdown": "rendering.markdown",
     "as_completed": "jobs.wait_all",

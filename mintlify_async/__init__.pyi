@@ -54,9 +54,9 @@ from .rendering.splitting import split_markdown as split_markdown
 from .session import MintlifySession as MintlifySession
 from .settings.assumptions import Assumptions as Assumptions
 from .settings.options import Observer as Observer
+from .settings.options import Timeouts as Timeouts
 from .settings.poll_policy import PollPolicy as PollPolicy
 from .settings.retry_policy import RetryPolicy as RetryPolicy
-from .settings.timeouts import Timeouts as Timeouts
 from .storage.memory import MemoryStore as MemoryStore
 from .storage.sqlite_store import SQLiteStore as SQLiteStore
 

@@ -26,16 +26,14 @@ from .model.secret import hidden
 from .model.thread import Thread
 from .model.wire_value import MISSING, Missing, load_converter
 from .protocol.calls import AskOptions, ask_call, create_job_call
-from .runtime.caller import caller
-from .runtime.log_fields import log_fields
+from .runtime.logs import caller, log_fields
 from .runtime.recordings import Recordings
 from .settings.api_keys import KeySource
 from .settings.assumptions import Assumptions
 from .settings.environment import from_environment, session_keys
-from .settings.options import DEFAULT_RETRIEVAL_PAGE_SIZE, Observer, Options, check_ready
+from .settings.options import DEFAULT_RETRIEVAL_PAGE_SIZE, Observer, Options, Timeouts, check_ready
 from .settings.poll_policy import DEFAULT_TIMEOUT, PollPolicy
 from .settings.retry_policy import RetryPolicy
-from .settings.timeouts import Timeouts
 
 if TYPE_CHECKING:
     import aiohttp

@@ -47,7 +47,6 @@ OUTER = {"contrib", "testing", "cli"}
 
 PURE = {"errors", "checks", "model", "events", "messages", "protocol", "rendering"}
 PURE_FILES = {
-    "settings/timeouts.py",
     "settings/retry_policy.py",
     "settings/poll_policy.py",
     "settings/options.py",

@@ -14,7 +14,7 @@ import pytest
 
 import mintlify_async
 from mintlify_async import Limit, MemoryStore, NotFoundError, Quota, RetryPolicy, SQLiteStore, StateError
-from mintlify_async.runtime import slow_steps
+from mintlify_async.runtime import logs
 from mintlify_async.storage import sqlite_file
 from mintlify_async.testing import LocalService
 
@@ -268,7 +268,7 @@ async def test_a_locked_store_has_a_line(tmp_path, monkeypatch, caplog):
     path = tmp_path / "ledger.sqlite"
     store = SQLiteStore(path)
     await store.read(["key"])
-    monkeypatch.setattr(slow_steps, "SECONDS", 0.05)
+    monkeypatch.setattr(logs, "SECONDS", 0.05)
     monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.2)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

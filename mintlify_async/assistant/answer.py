@@ -23,7 +23,7 @@ from ..model.wire_value import without_halves
 from ..rendering.markdown import HasAnswer, answer_markdown
 from ..rendering.readable_text import suggestions_of, text_after
 from ..rendering.sources import AnswerSource, Suggestion, sources_of
-from ..runtime.caller import Place
+from ..runtime.logs import Place
 from .message_builder import GrowingText
 from .stream import MessageStream
 

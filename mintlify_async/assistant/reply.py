@@ -34,8 +34,8 @@ from ..messages import Message
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
 from ..protocol.responses import response_info
-from ..runtime.caller import Place, caller
 from ..runtime.limits import TimeLimit
+from ..runtime.logs import Place, caller
 from .answer import HOW_TO_READ, Answer, Extras, TextStream, already_read, ended, warn_unread
 from .stream import MessageStream
 

@@ -17,9 +17,8 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from ..errors import StateError
-from ..runtime.log_fields import log_fields
+from ..runtime.logs import log_fields, logged_if_slow
 from ..runtime.recordings import KeptStep
-from ..runtime.slow_steps import logged_if_slow
 from ..runtime.tasks import running_loop
 
 STEPS_APART: Final = 5.0

@@ -33,9 +33,8 @@ from ..model.secret import Secret
 from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse, read_job, request_id, status_error
 from ..runtime import dates
-from ..runtime.log_fields import log_fields
+from ..runtime.logs import SECONDS, log_fields, logged_if_slow
 from ..runtime.per_event_loop import session_closed
-from ..runtime.slow_steps import SECONDS, logged_if_slow
 from ..runtime.tasks import cancel_requests
 from ..settings.api_keys import Key
 from ..settings.options import Observation

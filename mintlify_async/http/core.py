@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from ..errors import StateError
 from ..protocol.calls import Call
-from ..runtime.caller import Place
+from ..runtime.logs import Place
 from ..runtime.per_event_loop import LoopLocal, session_closed
 from ..runtime.recordings import Recordings
 from ..runtime.tasks import finish_shielded

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from ..runtime.log_fields import log_fields
+from ..runtime.logs import log_fields
 from ..settings.options import Fact, Observation, Observer
 
 if TYPE_CHECKING:

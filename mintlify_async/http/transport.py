@@ -43,7 +43,7 @@ from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse
 from ..runtime import dates
 from ..runtime.limits import PASSES, TimeLimit, TimeLimits
-from ..runtime.log_fields import log_fields
+from ..runtime.logs import log_fields
 from ..runtime.per_event_loop import session_closed
 from ..settings.assumptions import Assumptions
 from ..settings.environment import service_url

@@ -25,7 +25,7 @@ from ..model.job_ref import JobRef, Stamp
 from ..model.response_info import ResponseInfo
 from ..protocol.calls import Call, get_job_call, send_message_call
 from ..runtime import dates
-from ..runtime.log_fields import log_fields
+from ..runtime.logs import log_fields
 from ..settings.options import Observation
 from ..settings.poll_policy import DEFAULT_TIMEOUT
 from .requests import look_at, moment, observed, once, post, states_of

@@ -21,7 +21,7 @@ from ..model.job_ref import JobRef, Stamp
 from ..model.response_info import ResponseInfo
 from ..protocol.calls import Call
 from ..runtime import dates
-from ..runtime.log_fields import log_fields
+from ..runtime.logs import log_fields
 from ..runtime.tasks import running_loop
 from ..settings.options import Observation
 from .claims import Claim, request_parts

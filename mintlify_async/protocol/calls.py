@@ -31,8 +31,7 @@ from ..model.question_options import ContextItem, SearchFilter, context_fields, 
 from ..model.secret import Secret
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY, MISSING, Missing, without_halves
-from ..settings.options import Options
-from ..settings.timeouts import Timeouts
+from ..settings.options import Options, Timeouts
 
 
 class RequestOptions(TypedDict, total=False):

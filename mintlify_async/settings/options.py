@@ -1,4 +1,4 @@
-"""The options of a session, which check themselves when they are made, and the observer that one of them is.
+"""The options of a session, which check themselves when they are made, with its timeouts and its observer.
 
 So a new session and ``with_options`` apply the same checks.
 """
@@ -15,6 +15,7 @@ from attrs.validators import optional
 
 from ..checks import (
     ANONYMOUS,
+    check_bool,
     check_extra_body,
     check_field,
     check_fp,
@@ -23,17 +24,18 @@ from ..checks import (
     check_observer,
     check_page_size,
     check_quota,
+    check_seconds,
     check_site,
     check_store,
     check_type,
 )
 from ..errors import ConfigurationError, printable
+from ..habits import helpful
 from ..model.operation import KeyKind
 from .api_keys import Key
 from .assumptions import Assumptions
 from .poll_policy import PollPolicy
 from .retry_policy import RetryPolicy
-from .timeouts import Timeouts
 
 if TYPE_CHECKING:
     from ..quota.quota import Quota
@@ -43,6 +45,34 @@ DEFAULT_RETRIEVAL_PAGE_SIZE = 5  # the default of the service
 
 Fact = str | int | float | bool
 """The value of a fact that an observation notes."""
+
+
+@helpful
+@frozen(kw_only=True)
+class Timeouts:
+    """How long each step of a call may take, in seconds.
+
+    Args:
+        connect: DNS lookup, connecting and TLS together, for one attempt.
+        request: An agent request in all: every attempt, the pauses between
+            them, and the answer's body.
+        first_event: From sending a question until the assistant's first event.
+        idle: The longest silence in an answer after its first event, or None for no limit. It
+            counts only while the reply is being read, never while your code works on an event.
+        total: The complete answer, or None for no limit.
+        comments_are_activity: Whether a comment line (the service's keep-alive)
+            ends a silence.
+
+    Raises:
+        ConfigurationError: A limit is not a number above 0.
+    """
+
+    connect: float = field(default=10.0, validator=check_field(check_seconds))
+    request: float = field(default=60.0, validator=check_field(check_seconds))
+    first_event: float = field(default=60.0, validator=check_field(check_seconds))
+    idle: float | None = field(default=120.0, validator=check_field(check_seconds, none="means no limit"))
+    total: float | None = field(default=None, validator=check_field(check_seconds, none="means no limit"))
+    comments_are_activity: bool = field(default=True, validator=check_field(check_bool))
 
 
 class Observation(Protocol):

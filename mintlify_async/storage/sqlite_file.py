@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 
 from ..checks import EXITING, is_exiting
 from ..errors import StateError, printable
-from ..runtime.slow_steps import logged_if_slow
+from ..runtime.logs import logged_if_slow
 from .sql_store import TABLES
 from .store import unknown_version
 

@@ -18,7 +18,7 @@ from mintlify_async import Message, MintlifyError, StateError, StoreConflictErro
 from mintlify_async.conversation.conversation import ask_with
 from mintlify_async.conversation.history import SENT_PARTS
 from mintlify_async.model.thread import thread_is_lost
-from mintlify_async.runtime.log_fields import log_fields
+from mintlify_async.runtime.logs import log_fields
 
 from .answer_logs import MemoryLog
 from .page_events import THREAD_DOMAIN, SafeEvents, ThreadHider, frame, stored_message_json

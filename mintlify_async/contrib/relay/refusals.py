@@ -22,7 +22,7 @@ from mintlify_async import (
     StreamInterruptedError,
 )
 from mintlify_async.model.secret import MASK
-from mintlify_async.runtime.log_fields import log_fields
+from mintlify_async.runtime.logs import log_fields
 
 if TYPE_CHECKING:
     from starlette.responses import Response

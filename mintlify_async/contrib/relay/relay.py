@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from mintlify_async import ConfigurationError, QuotaExceededError
 from mintlify_async.checks import check_number, check_seconds, check_store
-from mintlify_async.runtime.log_fields import log_fields
+from mintlify_async.runtime.logs import log_fields
 
 from ...habits import helpful
 from .. import extra_missing

@@ -1,0 +1,87 @@
+"""What the lines of the log have in common: their fields, the lines about slow steps, and the user's place.
+
+Fields contain no text and no secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, TypeAlias
+
+from ..errors import printable
+
+__all__ = ["log_fields"]
+
+SECONDS: Final = 5.0
+"""How long a step may take before the log has a line about it."""
+
+log = logging.getLogger("mintlify_async")
+
+Place: TypeAlias = tuple[str, int]
+"""A file and a line in it."""
+
+Fields = Callable[[], dict[str, object]]
+"""Returns the fields of a line when it is written."""
+
+
+def log_fields(
+    operation: str, *, job_id: str | None = None, request_id: str | None = None, attempt: int | None = None
+) -> dict[str, object]:
+    """Return the ``extra=`` of a log record.
+
+    A field that the program's own record factory sets is left out, because ``logging`` refuses a second one.
+    """
+    job_id = None if job_id is None else printable(job_id)
+    fields: dict[str, object] = {
+        "operation": operation,
+        "job_id": job_id,
+        "request_id": request_id,
+        "attempt": attempt,
+    }
+    factory = logging.getLogRecordFactory()
+    if factory is logging.LogRecord:
+        return fields
+    own_record = factory("mintlify_async", logging.DEBUG, "", 0, "", (), None)
+    return {name: value for name, value in fields.items() if name not in own_record.__dict__}
+
+
+def logged_if_slow(
+    message: str, *args: object, fields: Fields | None = None
+) -> AbstractContextManager[object]:
+    """Return a block that logs *message* at INFO, with *fields*, if it takes longer than five seconds."""
+    return _Alarm(message, args, fields) if log.isEnabledFor(logging.INFO) else _UNLOGGED
+
+
+_UNLOGGED: Final = nullcontext()
+
+
+class _Alarm:
+    def __init__(self, message: str, args: tuple[object, ...], fields: Fields | None) -> None:
+        self._line = message, *args
+        self._fields = fields
+
+    def __enter__(self) -> None:
+        self._handle = asyncio.get_running_loop().call_later(SECONDS, self._log)
+
+    def _log(self) -> None:
+        log.info(*self._line, extra=None if self._fields is None else self._fields())
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.cancel()
+
+
+def caller(depth: int = 1) -> Place:
+    """Return the nearest place outside this package that led to this call, for a warning about an object.
+
+    Args:
+        depth: How many callers up to start; nearer ones, which are this package's, are not looked at.
+    """
+    frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage] - documented; inspect.stack reads files
+    ours = "mintlify_async."
+    while frame.f_back is not None and frame.f_globals.get("__name__", ours).startswith(ours):
+        frame = frame.f_back  # code that attrs generates has no __name__
+    return frame.f_code.co_filename, frame.f_lineno
