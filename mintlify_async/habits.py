@@ -164,6 +164,8 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
         "serve": "async with service",
         "Keys": "Customer(admin_key=…, assistant_key=…)",
         "NetworkGuard": "; pytest-socket does it",
+        "mintlify_guard": "; pytest-socket does it",
+        "mintlify_clock": "mintlify_time",
         "ProposedEdit": "service.jobs[…].prompts",
         "DEFAULT_DOCS": "; docs= has a default",
         "load_script": "service.script, or service.replay(path)",
@@ -398,6 +400,11 @@ def _instead(new: str, nothing: str) -> str:
     return f"{write}; {reason}" if reason else write
 
 
+def replacement(owner: str, name: str) -> str:
+    """Return the sentence that says what to write for *name* of *owner*."""
+    return _instead(INSTEAD[owner][name], NOTHING)
+
+
 def missing_names(module: str) -> Callable[[str], NoReturn]:
     """Return ``__getattr__`` for *module*."""
 
@@ -410,9 +417,8 @@ def missing_names(module: str) -> Callable[[str], NoReturn]:
 def missing_name(module: str, name: str) -> NoReturn:
     """Raise the error for a *name* that *module* does not have. Only ``__getattr__`` of a module calls it."""
     text = f"module {module!r} has no attribute {name!r}"
-    new = INSTEAD.get(module, {}).get(name)
-    if new is not None:
-        text = f"{text}: {_instead(new, NOTHING)}"
+    if name in INSTEAD.get(module, {}):
+        text = f"{text}: {replacement(module, name)}"
         # The function is documented, although its name is private; inspect.stack() would read source files.
         if _is_import(sys._getframe(2)):  # pyright: ignore[reportPrivateUsage]
             raise ImportError(text, name=module)

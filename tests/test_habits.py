@@ -64,6 +64,16 @@ def test_a_missing_name_of_a_module(module, name):
     assert type(refused.value) is ImportError
 
 
+@pytest.mark.parametrize(
+    "statement", ["import mintlify_async.contrib.git", "from mintlify_async.contrib.git import GitLedger"]
+)
+def test_a_missing_module(statement):
+    """Python's own error says what to write, from one frame of ours."""
+    with pytest.raises(ModuleNotFoundError, match=r"write SQLiteStore\(path\), or RedisStore") as missing:
+        exec(statement, {})
+    assert missing.value.name == "mintlify_async.contrib.git"
+
+
 def call_of(thing: Any, method: str) -> Any:
     """Return a function that calls *method* of a new object, which its ``__init__`` has not seen."""
     if not method:

@@ -116,6 +116,21 @@ for _kind, _function in _generators().items():
     globals()[f"_mintlify_anyio_{_kind}"] = pytest.fixture(_function, name=f"_mintlify_anyio_{_kind}")
 
 
+def _gone(name: str) -> Callable[[], None]:
+    def fail() -> None:
+        """Fail with what to write for a fixture of 0.2."""
+        from ..habits import replacement
+
+        answer = replacement("mintlify_async.testing", name)
+        pytest.fail(f"mintlify-async has no fixture {name!r}: {answer}", pytrace=False)
+
+    return fail
+
+
+for _old_name in ("mintlify_clock", "mintlify_guard"):
+    globals()[f"_gone_{_old_name}"] = pytest.fixture(_gone(_old_name), name=_old_name)
+
+
 @pytest.fixture
 def _mintlify_thread_service(request: pytest.FixtureRequest) -> Generator[LocalService]:
     """The service for tests that are not async, such as those with ``TestClient``. Its jobs take no time.

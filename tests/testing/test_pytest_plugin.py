@@ -214,6 +214,16 @@ def test_it_costs_nothing_where_it_is_not_used(pytester):
     pytester.runpytest_subprocess("-q", *quiet).assert_outcomes(passed=1)
 
 
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [("mintlify_clock", "write mintlify_time instead"), ("mintlify_guard", "pytest-socket does it")],
+)
+def test_a_fixture_of_an_earlier_version(request, name, answer):
+    """A test that asks for it fails with what to write, and not with a list of all fixtures."""
+    with pytest.raises(pytest.fail.Exception, match=f"no fixture '{name}': .*{answer}"):
+        request.getfixturevalue(name)
+
+
 @pytest.fixture
 def exported_site(monkeypatch):
     """The variable that the tutorial's second terminal has, as ``serve`` printed it."""
