@@ -86,6 +86,10 @@ _STATUS: Final = 'job.status == "{}"; job.done says whether it has ended'.format
 _STATUSES: Final = {word: _STATUS(word) for word in ("active", "completed", "archived", "failed")}
 _HISTORY: Final = "session.conversation(…).begin_with(messages, thread=thread)"
 _DETECT: Final = "Raw([…]); a Fault of your own has pieces(answer)"
+_FAULTS: Final = {
+    **dict.fromkeys(("BrokenChunking", "BrokenGzip", "Drip", "Endless", "GzipBomb"), _DETECT),
+    **dict.fromkeys(("HalfHead", "Stall", "TlsAlert", "WrongLength"), _DETECT),
+}
 _ROUTES: Final = "relay.router() or relay.routes()"
 _SCRIPT_BODY: Final = {
     f"{verb}({name})": "body="
@@ -169,9 +173,10 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
         "ProposedEdit": "service.jobs[…].prompts",
         "DEFAULT_DOCS": "; docs= has a default",
         "load_script": "service.script, or service.replay(path)",
-        **dict.fromkeys(("BrokenChunking", "BrokenGzip", "Drip", "Endless", "GzipBomb"), _DETECT),
-        **dict.fromkeys(("HalfHead", "RawWire", "Stall", "TlsAlert", "WrongLength"), _DETECT),
+        "RawWire": _DETECT,
+        **_FAULTS,
     },
+    "mintlify_async.testing.faults": _FAULTS,
     # Functions and classes ----------------------------------------------------------------------
     "MintlifySession": {
         **{
@@ -281,8 +286,15 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
         "(poll_interval)": "initial=",
         "(first)": "initial=",
         "(max_interval)": "cap=",
-        **dict.fromkeys(("(jitter)", "(floor)", "(concurrency)", "(not_found)"), ""),
-        **dict.fromkeys(("(retry_after_cap)", "(settle_polls)", "(settle_gap)"), ""),
+        "first": "policy.initial",
+        **{
+            old.format(name): ""
+            for name in (
+                *("jitter", "floor", "concurrency", "not_found"),
+                *("retry_after_cap", "settle_polls", "settle_gap"),
+            )
+            for old in ("{}", "({})")
+        },
     },
     "Timeouts": {
         "(*)": "Timeouts(request=30)",

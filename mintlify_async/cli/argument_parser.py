@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -188,10 +189,14 @@ any number of words, and ``name?`` may be left out. An option without a value is
 """
 
 ABSENT: Final[Mapping[str, str]] = {
-    "list": "the service has no list of jobs: keep the references that `job create` prints",
-    "cancel": "the service cannot cancel a job: it runs to its end; close its pull request, if it opens one",
+    "job list": "the service has no list of jobs: keep the references that `job create` prints",
+    "job cancel": "the service cannot cancel a job: it runs to its end; close its pull request, if any",
+    "ci": "write: job create --wait --dedupe-key KEY --ledger FILE",
+    "chat --list": "write in Python: await Conversation.ids(store, owner=…)",
+    "doctor --json": "there is no replacement: read the text",
+    "serve --script": "write the script in Python, or replay a recording with --replay FILE",
 }
-"""Verbs of ``job`` that people try, and why they do not exist."""
+"""Commands and options that people try or that 0.2 had, and what to do instead."""
 
 
 def _filled(text: str) -> str:
@@ -274,17 +279,23 @@ class _Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """Parse *args*. If one of them is unknown, exit with the usage of this command."""
-        if args and args[0] in ABSENT and self.prog.endswith(" job"):
-            self.error(ABSENT[args[0]])
-        if args is not None and self._takes_words:
+        args = sys.argv[1:] if args is None else args
+        self._refuse_absent([word for word in args if not word.startswith("-")])
+        if self._takes_words:
             args = self._options_first(args)
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
+            self._refuse_absent(unknown)
             hint = " (keys are read from the environment)" if "-key" in " ".join(unknown) else ""
             if " ledger " in self.prog:  # until 0.3, the file was the first argument
                 hint = " (name the ledger with --ledger)"
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return options, unknown
+
+    def _refuse_absent(self, args: Sequence[str]) -> None:
+        path = f"{self.prog} {args[0] if args else ''}".partition(" ")[2].partition("=")[0]
+        if path in ABSENT:
+            self.error(ABSENT[path])
 
     def add_arguments(self, lines: Iterable[str], blocks: Mapping[str, list[str]]) -> None:
         """Add the arguments of some *lines* of the table, with the groups that they name."""

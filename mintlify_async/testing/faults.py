@@ -9,10 +9,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from ..habits import helpful
+from ..habits import helpful, missing_names
 from .http_answer import Answer, Pause, Piece, join_bytes, to_pieces
 from .raw_connection import Ending, first_pieces, framed, head
 
@@ -121,3 +122,7 @@ class Raw(Fault):
     def pieces(self, answer: Answer) -> Iterable[Piece]:
         """Return the bytes."""
         return self.parts
+
+
+if not TYPE_CHECKING:  # a type checker finds the mistake
+    __getattr__ = missing_names(__name__)

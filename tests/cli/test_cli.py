@@ -91,10 +91,15 @@ async def test_a_mistake_has_its_status_and_names_the_place(service, arguments, 
         (["job"], "mintlify-async job [-h]"),
         (["job", "list"], "the service has no list of jobs"),
         (["job", "cancel", "job_1"], "the service cannot cancel a job"),
+        (["ci", "--turn", "3"], "job create --wait --dedupe-key KEY --ledger FILE"),
+        (["ledger", "list", "jobs.db"], "name the ledger with --ledger"),
+        (["doctor", "--json"], "read the text"),
+        (["chat", "--list"], "await Conversation.ids(store, owner=…)"),
+        (["serve", "--script=replies.json"], "write the script in Python"),
     ],
 )
 async def test_wrong_usage_shows_the_usage_of_its_command(arguments, usage):
-    """Status 2; a key as an argument is answered with where keys come from."""
+    """Status 2; a key as an argument is answered with where keys come from, an old word with the new one."""
     ended = await run(*arguments)
     assert (ended.status, ended.out) == (2, "")
     assert usage in ended.err
