@@ -490,4 +490,4 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - it reads the names 
 if not TYPE_CHECKING:  # a type checker finds the mistake
 
     def __getattr__(name: str) -> object:
-        return import_module(".habits", __package__).missing_name(__name__, name)
+        raise import_module(".habits", __package__).missing_name(__name__, name)

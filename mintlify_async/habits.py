@@ -13,6 +13,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from .errors import ConfigurationError
@@ -421,20 +422,20 @@ def missing_names(module: str) -> Callable[[str], NoReturn]:
     """Return ``__getattr__`` for *module*."""
 
     def ask(name: str) -> NoReturn:
-        missing_name(module, name)
+        raise missing_name(module, name)
 
     return ask
 
 
-def missing_name(module: str, name: str) -> NoReturn:
-    """Raise the error for a *name* that *module* does not have. Only ``__getattr__`` of a module calls it."""
+def missing_name(module: str, name: str) -> Exception:
+    """Return the error for a *name* that *module* does not have. Only a module's ``__getattr__`` calls it."""
     text = f"module {module!r} has no attribute {name!r}"
     if name in INSTEAD.get(module, {}):
         text = f"{text}: {replacement(module, name)}"
         # The function is documented, although its name is private; inspect.stack() would read source files.
         if _is_import(sys._getframe(2)):  # pyright: ignore[reportPrivateUsage]
-            raise ImportError(text, name=module)
-    raise AttributeError(text, name=name)
+            return ImportError(text, name=module)
+    return AttributeError(text, name=name)
 
 
 def _is_import(frame: Any) -> bool:
@@ -474,36 +475,50 @@ def _checked(function: F, callee: str, method: str, names: Mapping[str, str]) ->
     habits = {name[len(prefix) : -1] for name in names if name.startswith(prefix)}.difference(own)
     most = code.co_argcount if "*" in habits else sys.maxsize
 
-    def refuse(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def refused(args: tuple[Any, ...], kwargs: dict[str, Any]) -> UnknownArgumentError:
         if len(args) > most:
             new = _instead(names[f"{method}(*)"], "")
-            raise UnknownArgumentError(f"{callee} takes no such argument without a name: {new}")
+            return UnknownArgumentError(f"{callee} takes no such argument without a name: {new}")
         name = min(habits.intersection(kwargs))
         new = _instead(names[f"{method}({name})"], "leave it out")
-        raise UnknownArgumentError(f"{callee} has no argument {name}=: {new}", field=name)
+        return UnknownArgumentError(f"{callee} has no argument {name}=: {new}", field=name)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             if len(args) > most or not habits.isdisjoint(kwargs):
-                refuse(args, kwargs)
+                raise refused(args, kwargs)
             return function(*args, **kwargs)
-        except BaseException:
-            kwargs.clear()  # a traceback shows the frames that have it, and there may be a key in it
+        except BaseException as error:
+            _shorten_traceback(error, kwargs)
             raise
 
     @wraps(function)
     async def awaited_call(*args: Any, **kwargs: Any) -> Any:
         try:
             if len(args) > most or not habits.isdisjoint(kwargs):
-                refuse(args, kwargs)
+                raise refused(args, kwargs)
             return await function(*args, **kwargs)
-        except BaseException:
-            kwargs.clear()
+        except BaseException as error:
+            _shorten_traceback(error, kwargs)
             raise
 
     # Other code asks whether a function is a coroutine function, and awaits it if so.
     return cast("F", awaited_call if inspect.iscoroutinefunction(function) else call)
+
+
+def _shorten_traceback(error: BaseException, kwargs: dict[str, Any]) -> None:
+    """Leave one frame of this package below the line of a mistake, and in that frame no keyword argument.
+
+    An error in a function of the user, such as ``on_created``, keeps all frames.
+    """
+    kwargs.clear()  # a traceback shows the frames that have it, and there may be a key in it
+    top = error.__traceback__
+    if top is not None and isinstance(error, ConfigurationError):
+        # Code that attrs generates has no __name__.
+        names = [frame.f_globals.get("__name__", "attr.") for frame, _ in walk_tb(top)]
+        if all(name.startswith(("mintlify_async.", "attr.")) for name in names):
+            top.tb_next = None
 
 
 def _missing_attribute(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import importlib
 import inspect
@@ -14,7 +15,19 @@ from typing import Any
 import pytest
 
 import mintlify_async
-from mintlify_async import ConfigurationError, Job, JobRef, MintlifySession, Quota, RetryPolicy, Timeouts
+from mintlify_async import (
+    ConfigurationError,
+    Job,
+    JobRef,
+    Limit,
+    MintlifySession,
+    Quota,
+    RetryPolicy,
+    Timeouts,
+    errors,
+    rendering,
+    storage,
+)
 from mintlify_async.habits import INSTEAD
 from mintlify_async.jobs.claims import Claim
 from mintlify_async.model.job_record import Source
@@ -196,18 +209,40 @@ def frames_below(error: BaseException) -> list[FrameType]:
     "mistake",
     [
         lambda: MintlifySession(verify=False, admin_key="mint_secret"),  # type: ignore[call-arg]
+        lambda: MintlifySession(headers={"a": 1}, admin_key="mint_secret"),  # type: ignore[dict-item]
+        lambda: MintlifySession(base_url="ftp://docs.example"),
+        lambda: MintlifySession().with_options(retry=3),
+        lambda: MintlifySession().conversation(busy="never"),  # type: ignore[arg-type]
+        lambda: MintlifySession(domain="docs").ask(""),
+        lambda: asyncio.run(MintlifySession(project_id="docs").create_job("")),
+        lambda: Timeouts(connect=-1),
+        lambda: RetryPolicy(attempts=0),
+        lambda: Limit(0, per=1),
         lambda: Quota.interface(),  # type: ignore[attr-defined]
         lambda: Job(id="j", status="active").send,  # type: ignore[attr-defined]
         lambda: mintlify_async.SQLiteLedger,  # type: ignore[attr-defined]
+        lambda: rendering.SQLiteLedger,  # type: ignore[attr-defined]
+        lambda: storage.SQLiteLedger,  # type: ignore[attr-defined]
+        lambda: errors.JobRecord,  # type: ignore[attr-defined]
     ],
 )
-def test_the_traceback_shows_the_users_line_and_this_file_only(mistake):
-    """Below the line at fault are frames of the table's file and of the package's root, without a key."""
-    with pytest.raises((TypeError, AttributeError)) as caught:
+def test_a_traceback_ends_one_frame_below_the_users_line(mistake):
+    """That frame is of the table's file or of a module without the name, and shows no key."""
+    with pytest.raises((TypeError, ValueError, AttributeError)) as caught:
         mistake()
-    frames = frames_below(caught.value)
-    assert len(frames) <= 2
-    assert {frame.f_code.co_filename.rpartition("/")[2] for frame in frames} <= {"habits.py", "__init__.py"}
-    assert "mint_secret" not in repr([frame.f_locals for frame in frames])
+    (frame,) = [one for one in frames_below(caught.value) if "/asyncio/" not in one.f_code.co_filename]
+    assert frame.f_code.co_filename.endswith(("habits.py", "__init__.py", "errors.py"))
+    assert "mint_secret" not in repr(frame.f_locals)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
+
+
+async def test_a_mistake_in_a_function_of_the_user_keeps_its_line(mintlify_session):
+    """``on_created`` is called below a frame of this package, and its own line is the one at fault."""
+
+    def mistake(job: Any) -> None:
+        mintlify_session.ask("")
+
+    with pytest.raises(ConfigurationError) as caught:
+        await mintlify_session.run_job("Fix the typos", on_created=mistake)
+    assert mistake.__code__ in [frame.f_code for frame, _ in traceback.walk_tb(caught.value.__traceback__)]

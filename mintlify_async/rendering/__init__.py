@@ -27,7 +27,7 @@ if not TYPE_CHECKING:  # a type checker finds the mistake
 
     def __getattr__(name: str) -> object:
         if name not in __all__:
-            missing_name(__name__, name)
+            raise missing_name(__name__, name)
         from . import splitting  # loaded on first use, because only chat surfaces need it
 
         return getattr(splitting, name)
