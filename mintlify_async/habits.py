@@ -99,6 +99,12 @@ _SCRIPT_BODY: Final = {
 }
 _VERBS: Final = ("", "create_job", "run_job", "ask", "conversation", "with_options")
 
+
+def _both(new: str, *names: str) -> dict[str, str]:
+    """Return *new* for each name, as an attribute and as an argument of the class."""
+    return {old.format(name): new for name in names for old in ("{}", "({})")}
+
+
 INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
     # Modules ------------------------------------------------------------------------------------
     "mintlify_async": {
@@ -262,11 +268,7 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
         "sent_at": "ref.sent",
         "(created_at)": "created=",
         "(sent_at)": "sent=",
-        **{
-            name.format(old): "ref.was_final and ref.end"
-            for old in ("baseline", "baseline_pr_link", "turn_seen")
-            for name in ("{}", "({})")
-        },
+        **_both("ref.was_final and ref.end", "baseline", "baseline_pr_link", "turn_seen"),
         "(awaiting_turn)": "sent=",
     },
     "Claim": {
@@ -288,14 +290,8 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
         "(first)": "initial=",
         "(max_interval)": "cap=",
         "first": "policy.initial",
-        **{
-            old.format(name): ""
-            for name in (
-                *("jitter", "floor", "concurrency", "not_found"),
-                *("retry_after_cap", "settle_polls", "settle_gap"),
-            )
-            for old in ("{}", "({})")
-        },
+        **_both("", "jitter", "floor", "concurrency", "not_found"),
+        **_both("", "retry_after_cap", "settle_polls", "settle_gap"),
     },
     "Timeouts": {
         "(*)": "Timeouts(request=30)",
@@ -353,11 +349,7 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
         "create_job(pause)": "body=[Pause(…), …]",
     },
     "Rule": {"(answer)": "body=", "(respond)": "body=", "respond": "rule.body"},
-    "AnswerStyle": {
-        old.format(name): "script.ask(events=[…])"
-        for name in ("reasoning", "suggestions", "tool_result_bytes")
-        for old in ("{}", "({})")
-    },
+    "AnswerStyle": _both("script.ask(events=[…])", "reasoning", "suggestions", "tool_result_bytes"),
     "JobLife": {
         "(stale_spread)": "stale=(0, 10)",
         "(archive_after)": 'outcome="archived"',
@@ -373,13 +365,8 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
         "pr_delay": "",
     },
     "Limits": {
-        **{
-            old.format(name): "script.create_job(status=429, headers={…})"
-            for name in ("together", "retry_after", "reset_headers")
-            for old in ("{}", "({})")
-        },
-        "(agent_window)": "; the window is an hour",
-        "agent_window": "; the window is an hour",
+        **_both("script.create_job(status=429, headers={…})", "together", "retry_after", "reset_headers"),
+        **_both("; the window is an hour", "agent_window"),
     },
     "LocalJob": {"diff": "prompts", "edits": "prompts"},
     "RecordedRequest": {"as_tuple": "(request.method, request.path, request.json)", "number": ""},
