@@ -219,9 +219,11 @@ def test_each_error_has_advice_and_a_row():
     """Its meaning alone does not help; a search for its name finds the page."""
     things = {entry.name: entry.thing for entry in make.entries() if isinstance(entry.thing, type)}
     errors = {name for name, thing in things.items() if issubclass(thing, Exception)}
-    headings = "\n".join(re.findall(r"^#+ .*", FILES["troubleshooting"].read_text("utf-8"), re.MULTILINE))
+    page = FILES["troubleshooting"].read_text("utf-8")
+    headings = "\n".join(re.findall(r"^#+ .*|^\| `\w+Error` \|", page, re.MULTILINE))
     assert errors
     assert errors <= {*TABLES["what_to_do"]}
+    assert errors == {*TABLES["sent"], "MintlifyError", "RelayRefusal"}
     assert errors <= {"MintlifyError", "APIStatusError", "StreamError", *re.findall(r"\w+", headings)}
 
 
