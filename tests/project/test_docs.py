@@ -227,6 +227,12 @@ def test_each_error_has_advice_and_a_row():
     assert errors <= {"MintlifyError", "APIStatusError", "StreamError", *re.findall(r"\w+", headings)}
 
 
+@pytest.mark.parametrize("fact", ["23 credits", "about 110", "10,000 per", "per project and hour"])
+def test_a_fact_of_the_service_stands_once(fact):
+    """Prices and limits change. A copy on another page would stay as it was."""
+    assert [name for name, text in PROSE.items() if fact in " ".join(text.split())] == ["limits"]
+
+
 def test_reference_has_every_exit_status():
     """A script decides by them."""
     statuses = {value for name, value in vars(exit_status).items() if name.isupper()}
