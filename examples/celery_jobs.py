@@ -1,6 +1,6 @@
 """Agent jobs in Celery's synchronous tasks. One task creates a job, another looks until it has ended.
 
-pip install 'mintlify-async[redis]' 'celery[redis]'; set REDIS_URL and the agent's settings;
+pip install '/path/to/mintlify-async[redis]' 'celery[redis]'; set REDIS_URL and the agent's settings;
 celery -A celery_jobs worker, as often as you like; python celery_jobs.py NAME INSTRUCTION creates a job.
 """
 

@@ -1,6 +1,7 @@
 """A Discord bot that answers mentions in channels and threads, and direct messages, from your documentation.
 
-pip install discord.py; set DISCORD_TOKEN, MINTLIFY_ASSISTANT_API_KEY, MINTLIFY_DOMAIN and
+pip install /path/to/mintlify-async discord.py
+set DISCORD_TOKEN, MINTLIFY_ASSISTANT_API_KEY, MINTLIFY_DOMAIN and
 MINTLIFY_SITE (such as https://docs.acme.com, so that links are complete); python discord_bot.py
 """
 

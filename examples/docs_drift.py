@@ -15,7 +15,8 @@ workflow creates no second job, because the ledger file in the cache has the com
           - {uses: actions/checkout@v4, with: {fetch-depth: 2}}
           - uses: actions/cache/restore@v4
             with: {path: .mintlify, key: mintlify-none, restore-keys: mintlify-}
-          - run: pip install mintlify-async && python docs_drift.py src openapi.json
+          - run: pip install git+https://github.com/OWNER/mintlify-async  # where the package is
+          - run: python docs_drift.py src openapi.json
           - uses: actions/cache/save@v4
             if: always()
             with: {path: .mintlify, key: "mintlify-${{ github.run_id }}-${{ github.run_attempt }}"}

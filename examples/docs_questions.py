@@ -1,6 +1,6 @@
 """Asks questions in CI that the documentation must answer. It fails if an answer or its cited page is lost.
 
-pip install mintlify-async pyyaml
+pip install /path/to/mintlify-async pyyaml
 python docs_questions.py docs_questions.yaml
 
 The file has a list. `says` and `cites` are optional. Each question costs the credits of one answer:

@@ -1,6 +1,6 @@
 """A FastAPI app that streams the assistant's answers and creates agent jobs. Each user has a share.
 
-pip install mintlify-async fastapi uvicorn
+pip install /path/to/mintlify-async fastapi uvicorn
 mintlify-async serve            # prints `export` lines; or set your own keys, project and domain
 uvicorn fastapi_app:app         # then open http://127.0.0.1:8000/docs
 """

@@ -1,6 +1,6 @@
 """An MCP server with two tools, one to ask the documentation, one to have an agent change it.
 
-pip install mintlify-async 'mcp>=2'
+pip install /path/to/mintlify-async 'mcp>=2'
 In your agent's settings, the command of this stdio server is: python mcp_server.py (keys, project and domain
 in its environment). Each session of the agent starts its own process, so it has its own thread.
 """

@@ -1,6 +1,6 @@
 """A pydantic-ai agent with two tools, one to ask the documentation, one to have an agent job change it.
 
-pip install mintlify-async 'pydantic-ai-slim[openai]'
+pip install /path/to/mintlify-async 'pydantic-ai-slim[openai]'
 mintlify-async serve                  # prints `export` lines; or set your own keys, project and domain
 MODEL=openai:gpt-5 python pydantic_ai_tool.py TICKET-17 "Customers miss how to log in by SSO. Explain it."
 """

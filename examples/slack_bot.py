@@ -1,6 +1,7 @@
 """A Slack bot that answers mentions, direct messages and, if you like, one channel from your documentation.
 
-pip install slack-bolt; set SLACK_BOT_TOKEN, SLACK_APP_TOKEN, MINTLIFY_ASSISTANT_API_KEY, MINTLIFY_DOMAIN,
+pip install /path/to/mintlify-async slack-bolt
+set SLACK_BOT_TOKEN, SLACK_APP_TOKEN, MINTLIFY_ASSISTANT_API_KEY, MINTLIFY_DOMAIN,
 MINTLIFY_SITE and, for a channel whose every message is a question, SLACK_CHANNEL; python slack_bot.py
 """
 

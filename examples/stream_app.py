@@ -1,6 +1,6 @@
 """A FastAPI app that sends answers with their sources to a web page, without a library in the page.
 
-pip install mintlify-async fastapi uvicorn
+pip install /path/to/mintlify-async fastapi uvicorn
 mintlify-async serve            # prints `export` lines; or set your own keys and domain
 uvicorn stream_app:app          # then open http://127.0.0.1:8000
 """
@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from mintlify_async import AnswerSource, MintlifyError, MintlifySession, Reply, StreamError
 
 log = logging.getLogger("uvicorn.error")
-session = MintlifySession()
+session = MintlifySession()  # reads the environment now, and opens nothing before its first call
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
 """Agent jobs created in a web handler and waited for by streaq workers, any of which may die at any moment.
 
-pip install 'mintlify-async[redis]' fastapi uvicorn streaq; set REDIS_URL and the agent's settings;
+pip install '/path/to/mintlify-async[redis]' fastapi uvicorn streaq; set REDIS_URL and the agent's settings;
 uvicorn streaq_jobs:app and, as often as you like, streaq run streaq_jobs:worker
 """
 

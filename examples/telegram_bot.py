@@ -1,6 +1,7 @@
 """A Telegram bot that answers from your documentation, and continues each chat.
 
-pip install aiogram markdown-it-py; set TELEGRAM_TOKEN, MINTLIFY_ASSISTANT_API_KEY, MINTLIFY_DOMAIN and
+pip install /path/to/mintlify-async aiogram markdown-it-py
+set TELEGRAM_TOKEN, MINTLIFY_ASSISTANT_API_KEY, MINTLIFY_DOMAIN and
 MINTLIFY_SITE (such as https://docs.acme.com, so that links are complete); python telegram_bot.py
 """
 

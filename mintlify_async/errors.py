@@ -107,7 +107,7 @@ class ConfigurationError(MintlifyError, ValueError):
 
 
 class StateError(MintlifyError, RuntimeError):
-    """The object's state does not allow the call, because it is closed, busy, or already being read.
+    """The call is not possible now: the object is closed, busy or being read, or its store cannot be used.
 
     Attributes:
         answer: The finished :class:`~mintlify_async.Answer` of a conversation's turn that could not be

@@ -7,12 +7,13 @@ file of ``examples/`` gets its present contents.
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from page_blocks import ROOT, with_examples
-from reference import TABLES, Writer, entries, paragraphs, table
+from reference import TABLES, Entry, Writer, entries, paragraphs, table
 
 import mintlify_async
 from mintlify_async.cli.argument_parser import make_parser
@@ -20,6 +21,10 @@ from mintlify_async.testing import pytest_plugin
 
 DOCS = Path(mintlify_async.__file__).parent / "docs"
 START = "Installation, keys, errors, and which call to use."
+POLL_ERRORS = """\
+A wait for a job also raises [the error of a poll](../how-to/timeouts.md#failing-polls): immediately if the
+service refuses it, as with 401 or 403, and otherwise after five minutes without a successful poll. The job
+keeps running. Wait again with `session.job(ref)`."""
 
 
 def link(name: str, page: str) -> str | None:
@@ -45,7 +50,19 @@ def api_page(page: str) -> str:
         parts.append(f"{methods.strip()} {more}" if methods else "")
     if page == "testing":
         parts += ["## pytest fixtures", fixtures(writer)]
+    if page == "errors":
+        parts = ["## All errors", all_errors(writer, inside), POLL_ERRORS, *parts]
     return paragraphs(*parts)
+
+
+def all_errors(writer: Writer, inside: Iterable[Entry]) -> str:
+    """Return the errors as a table, in the order of the table ``sent``."""
+    meanings = {one.name: inspect.cleandoc(one.thing.__doc__ or "").partition("\n\n")[0] for one in inside}
+    rows = [
+        (f"[`{name}`](#{name.lower()})", writer.cell(meanings[name]), sent, TABLES["what_to_do"][name])
+        for name, sent in TABLES["sent"].items()
+    ]
+    return table(("Error", "Meaning", "Was something sent?", "What to do"), rows)
 
 
 def fixtures(writer: Writer) -> str:

@@ -219,10 +219,18 @@ def test_each_error_has_advice_and_a_row():
     """Its meaning alone does not help; a search for its name finds the page."""
     things = {entry.name: entry.thing for entry in make.entries() if isinstance(entry.thing, type)}
     errors = {name for name, thing in things.items() if issubclass(thing, Exception)}
-    headings = "\n".join(re.findall(r"^#+ .*", FILES["troubleshooting"].read_text("utf-8"), re.MULTILINE))
+    page = FILES["troubleshooting"].read_text("utf-8")
+    headings = "\n".join(re.findall(r"^#+ .*|^\| `\w+Error` \|", page, re.MULTILINE))
     assert errors
     assert errors <= {*TABLES["what_to_do"]}
+    assert errors == {*TABLES["sent"], "MintlifyError", "RelayRefusal"}
     assert errors <= {"MintlifyError", "APIStatusError", "StreamError", *re.findall(r"\w+", headings)}
+
+
+@pytest.mark.parametrize("fact", ["23 credits", "about 110", "10,000 per", "per project and hour"])
+def test_a_fact_of_the_service_stands_once(fact):
+    """Prices and limits change. A copy on another page would stay as it was."""
+    assert [name for name, text in PROSE.items() if fact in " ".join(text.split())] == ["limits"]
 
 
 def test_reference_has_every_exit_status():
@@ -269,9 +277,19 @@ def test_the_picture_shows_the_terminal_as_it_is():
     assert pictures.text_of(pictures.terminal_picture()) == pictures.text_of(stored)
 
 
-def test_every_extra_can_be_installed_in_both_ways():
-    """From the package index, and from a checkout."""
+def test_every_extra_can_be_installed():
+    """The first page has the command for a checkout, and what to write in another folder."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     page = FILES["index"].read_text(encoding="utf-8")
+    assert "`pip install '/path/to/mintlify-async[cli]'`" in page
     for extra in project["optional-dependencies"]:
-        assert f"| `pip install 'mintlify-async[{extra}]'` | `pip install '.[{extra}]'` |" in page
+        assert f"| `pip install '.[{extra}]'` |" in page
+
+
+def test_no_page_installs_from_an_index():
+    """The package is on none: a command that is copied would find nothing, or somebody else's package."""
+    files = [*FILES.values(), ROOT / "README.md", *(ROOT / "examples").rglob("*.py")]
+    files += (ROOT / "examples").rglob("README.md")
+    left = re.compile(r"pip install\b[^\n`]*(?<!/)\bmintlify-async\b[^\n`]*")
+    commands = {file.name: left.findall(file.read_text(encoding="utf-8")) for file in files}
+    assert not {name: found for name, found in commands.items() if found}

@@ -56,9 +56,10 @@ class RelayedAnswer:
     """Describes an answer that has ended. It is the argument of the relay's ``on_end``.
 
     Attributes:
-        outcome: ``finished``; ``failed`` when the service aborted the answer or it was interrupted; ``left``
-            when the user pressed Stop or closed the page or, with ``streams``, stayed away; ``interrupted``
-            when the app was shut down.
+        outcome: ``finished`` if the answer is complete, ``failed`` if it ended with an error or the service
+            aborted it, and ``interrupted`` if the app was shut down. Otherwise ``left``, because the user
+            pressed Stop, asked the next question of the chat, or left the page. With ``streams``, a user has
+            left only after the grace period, or when another answer needs the place.
         user: The user's id, as your ``user`` function returned it.
         chat_id: The id that the page gave the chat, or None. Its form is checked, not whose chat it is.
         question: The messages that were sent to the service, as JSON objects.
