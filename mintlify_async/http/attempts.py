@@ -38,7 +38,6 @@ from ..runtime.per_event_loop import session_closed
 from ..runtime.tasks import cancel_requests
 from ..settings.api_keys import Key
 from ..settings.options import Observation
-from ..settings.retry_policy import Outcome
 from .core import Core
 from .failures import CLOSED, AttemptLimit, timed_out
 from .first_byte import CLEAN_UP_SECONDS, Sending
@@ -406,7 +405,7 @@ class _Attempts:
             return 0.0
         pause = self.options.retry.delay(
             self.name,
-            _outcome(error),
+            self.sending.outcome,
             attempt=self.number - self.sent_back,
             random=random.random(),
             status=getattr(error, "status", None),
@@ -421,7 +420,7 @@ class _Attempts:
 
     def _verdict(self, error: SendError) -> MintlifyError:
         """Return the error that the caller gets when no attempt may follow."""
-        if self.call.operation.costs and _outcome(error) == "unknown":
+        if self.call.operation.costs and self.sending.outcome == "unknown":
             return _outcome_unknown(self.call, error, self.sending)
         is_closed = getattr(error, "reason", None) == CLOSED
         return session_closed(self.name) if is_closed else error
@@ -487,16 +486,6 @@ class _Attempts:
 def _announce(name: str, text: str) -> None:
     """Log, once for each *text*, that the service will end something that this package uses."""
     log.warning("the service announces %s: %.80r", name, text)
-
-
-def _outcome(error: SendError) -> Outcome:
-    if isinstance(error, APIConnectionError):
-        return "not_sent" if error.sent == "no" else "unknown"
-    if isinstance(error, UnexpectedResponseError):
-        return "unknown"
-    if error.status == 429:
-        return "refused"
-    return "unknown" if error.status >= 500 else "answered"
 
 
 def _outcome_unknown(call: Call, error: SendError, sending: Sending) -> OutcomeUnknownError:

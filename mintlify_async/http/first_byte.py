@@ -1,4 +1,4 @@
-"""Tells when the first byte of a request was written, or that none was written."""
+"""Tells when the first byte of a request was written, or that none was, and what became of the request."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from ..errors import StateError
 from ..runtime import dates
+from ..settings.retry_policy import Outcome
 
 FIRST_BYTE_SECONDS: Final = 10.0
 """How long :meth:`Sending.before_first_byte` may take, in seconds. A SQLite store whose file is locked waits
@@ -39,7 +40,7 @@ class Sending:
         asked_again: Whether it has asked for the body again after the first byte was written.
         sent_at: The date of the newest attempt's first byte, in seconds since 1970; None when none was
             written. An attempt that was refused with 429 no longer counts once another one is to follow.
-        refused: Whether the newest attempt was refused: its answer has a status from 300 to 499.
+        status: The status of the newest attempt's answer, or 0.
         failure: What :meth:`before_first_byte` raised in the newest attempt, or None.
         job_id: The id of the job in the response, as soon as it was read, or None.
     """
@@ -55,8 +56,8 @@ class Sending:
         "job_id",
         "on_first_byte",
         "on_no_effect",
-        "refused",
         "sent_at",
+        "status",
         "until",
     )
 
@@ -72,14 +73,21 @@ class Sending:
         self.sent_at: float | None = None
         self.failure: Exception | None = None
         self.job_id: str | None = None
-        self.asked = self.asked_again = self.refused = False
-        self._attempt = 0
+        self.asked = self.asked_again = False
+        self._attempt = self.status = 0
         self._open = 0  # the number of the attempt that may write its first byte, or 0
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the newest attempt failed, if it did."""
+        if 300 <= self.status < 500:
+            return "refused" if self.status == 429 else "answered"
+        return "not_sent" if self.sent_at is None else "unknown"
 
     @property
     def had_no_effect(self) -> bool:
         """Whether the newest attempt has started nothing, because it was not sent or was refused."""
-        return self.sent_at is None or self.refused
+        return self.outcome != "unknown"
 
     async def ready(self, step: Awaitable[T]) -> T:
         """Wait for *step*, which gets what an attempt needs. If this raises, there is no attempt."""
@@ -101,7 +109,7 @@ class Sending:
         self.seal()
         if self.on_no_effect is not None:
             self.on_no_effect()
-        self.asked, self.sent_at = False, None
+        self.asked, self.sent_at, self.status = False, None, 0
         return None
 
     def patience(self, seconds: float) -> float:
@@ -113,8 +121,9 @@ class Sending:
         """Begin an attempt and return its number. The body names this number before it writes."""
         self._attempt += 1
         self._open = self._attempt
-        self.asked = self.asked_again = self.refused = False
+        self.asked = self.asked_again = False
         self.sent_at = self.failure = None
+        self.status = 0
         return self._attempt
 
     def seal(self) -> None:

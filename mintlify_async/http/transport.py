@@ -273,7 +273,7 @@ class Transport:
         started = asyncio.get_running_loop().time()
         response = await self._send(call, key, limit, sending, fresh=fresh)
         success = 200 <= response.status < 300  # 101 is none
-        sending.refused = 300 <= response.status < 500
+        sending.status = response.status
         if success and call.operation.streams:
             live = LiveResponse(response, self._streams, call, started, total_at, key)
             if self._closed:  # when the headers had just arrived
@@ -313,7 +313,7 @@ class Transport:
             failure = self._failure(error, call, limit, sending)
             cause = None if failure in (sending.failure, error) else summarize(error)
         except asyncio.CancelledError:
-            if call.operation.costs and sending.sent_at is not None:
+            if call.operation.costs and not sending.had_no_effect:
                 log.warning(
                     "%s was cancelled after it was sent; the service may have accepted it",
                     call.operation.name,

@@ -174,3 +174,27 @@ async def test_a_body_of_an_earlier_attempt_never_writes():
     assert sending.sent_at is None
     await sending.first_byte(second)
     assert sending.sent_at is not None
+
+
+@pytest.mark.parametrize(
+    ("status", "sent_at", "outcome"),
+    [
+        (0, None, "not_sent"),
+        (0, 1.0, "unknown"),
+        (200, 1.0, "unknown"),
+        (503, 1.0, "unknown"),
+        (429, 1.0, "refused"),
+        (429, None, "refused"),
+        (302, 1.0, "answered"),
+        (404, 1.0, "answered"),
+        (401, None, "answered"),
+    ],
+)
+async def test_what_became_of_an_attempt(status, sent_at, outcome):
+    """A refusal counts although it came before the first byte. Another attempt starts as not sent."""
+    sending = Sending()
+    sending.status, sending.sent_at = status, sent_at
+    assert sending.outcome == outcome
+    assert sending.had_no_effect is (outcome != "unknown")
+    await sending.again(0.0)
+    assert sending.outcome == "not_sent"

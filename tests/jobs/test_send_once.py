@@ -98,7 +98,7 @@ class Post:
             await asyncio.sleep(self.answers)
         finally:
             sending.seal()
-        sending.refused = isinstance(self.outcome, APIStatusError)
+        sending.status = self.outcome.status if isinstance(self.outcome, APIStatusError) else 0
         if isinstance(self.outcome, BaseException):
             raise self.outcome
         return self.outcome
