@@ -7,6 +7,7 @@ words; :mod:`.drafts` finds these places. Text that was shown in a message is ne
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from copy import copy
 from typing import Final
 
@@ -98,6 +99,7 @@ class MarkdownSplitter:
         self._pieces: list[str] = []  # follow this text
         self._ambiguous: list[str] = []  # follow these pieces
         self._closed = False
+        self._is_exhausted = False  # whether there is no further edit of this text while it may grow
         self._offset: int = 0  # of this text in all that was fed
         self._index: int = 0
         self._begin(Draft(limit))
@@ -141,11 +143,13 @@ class MarkdownSplitter:
             marks = (blanks := "".join(self._ambiguous)).rstrip()
             self._pieces.append(marks)
             self._ambiguous = [blanks[len(marks) :]]
-        self._join()
         is_settled = self._closed or pause
+        if self._is_exhausted and not self._pieces and not is_settled:
+            return None
+        self._join()
         while self._has_more():
             draft = self._filled(is_settled=is_settled)
-            end, places = draft.end, [place for place in draft.places if place.end >= self._floor]
+            end, places = draft.end, draft.places[bisect_left(draft.places, (self._floor,)) :]
             late_places = [place for place in places if place.units >= draft.late]
             best = max(reversed(late_places or places[-1:]), key=lambda place: place.rank, default=end)
             if draft.is_too_long and (
@@ -163,6 +167,7 @@ class MarkdownSplitter:
                     self._begin_after(end)
                 return edit
             else:
+                self._is_exhausted = True
                 # The best place is held back. Behind a block's end, the shown text would not change.
                 certain_places = (
                     place for place in reversed(places) if place.end < best.end and not place.ends_block
@@ -178,6 +183,7 @@ class MarkdownSplitter:
         if self._pieces:
             self._text = "".join([self._text[self._start :], *self._pieces])
             self._offset, self._start, self._pieces = self._offset + self._start, 0, []
+            self._is_exhausted = False
 
     def _begin_after(self, place: Place) -> None:
         """Start a message after *place*."""
