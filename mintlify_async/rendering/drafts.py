@@ -35,7 +35,7 @@ LONG_WORD: Final = 24
 LOOKAHEAD: Final = HEAD_CHARACTERS + LONG_WORD
 """What follows a place decides its rank, so more text than a message is read."""
 
-NEAR_CHARACTERS: Final = 60
+NEAR_CHARACTERS: Final = 30
 """How much text is searched first for words where a message may end."""
 
 INFO_CHARACTERS: Final = 20

@@ -14,7 +14,7 @@ from typing import Final
 from attrs import frozen
 
 from ..checks import check_number
-from .drafts import LOOKAHEAD, Draft, Place, end_of
+from .drafts import LOOKAHEAD, WORD, Draft, Place, end_of
 
 MIN_LIMIT: Final = 200
 """Smallest limit of a message: below it, the marks of quotes and code blocks would leave no room for text."""
@@ -99,7 +99,7 @@ class MarkdownSplitter:
         self._pieces: list[str] = []  # follow this text
         self._ambiguous: list[str] = []  # follow these pieces
         self._closed = False
-        self._is_exhausted = False  # whether there is no further edit of this text while it may grow
+        self._idle_until: int = 0  # characters of a message; before, only the end of a line gives an edit
         self._offset: int = 0  # of this text in all that was fed
         self._index: int = 0
         self._begin(Draft(limit))
@@ -143,10 +143,11 @@ class MarkdownSplitter:
             marks = (blanks := "".join(self._ambiguous)).rstrip()
             self._pieces.append(marks)
             self._ambiguous = [blanks[len(marks) :]]
-        is_settled = self._closed or pause
-        if self._is_exhausted and not self._pieces and not is_settled:
-            return None
         self._join()
+        is_settled = self._closed or pause
+        if not is_settled and self._is_idle():
+            return None
+        self._idle_until = 0
         while self._has_more():
             draft = self._filled(is_settled=is_settled)
             end, places = draft.end, draft.places[bisect_left(draft.places, (self._floor,)) :]
@@ -167,7 +168,10 @@ class MarkdownSplitter:
                     self._begin_after(end)
                 return edit
             else:
-                self._is_exhausted = True
+                # Words of the line that grows are no better than the end of a line.
+                is_line_best = late_places and best.rank > WORD and draft.at > self._draft.at
+                length = end.following + LOOKAHEAD if is_line_best else len(self._text) - self._start + 1
+                self._idle_until = length
                 # The best place is held back. Behind a block's end, the shown text would not change.
                 certain_places = (
                     place for place in reversed(places) if place.end < best.end and not place.ends_block
@@ -183,7 +187,11 @@ class MarkdownSplitter:
         if self._pieces:
             self._text = "".join([self._text[self._start :], *self._pieces])
             self._offset, self._start, self._pieces = self._offset + self._start, 0, []
-            self._is_exhausted = False
+
+    def _is_idle(self) -> bool:
+        """Return whether the text has not grown enough for another edit."""
+        is_short = len(self._text) - self._start < self._idle_until
+        return is_short and self._text.find("\n", self._start + self._draft.at) < 0
 
     def _begin_after(self, place: Place) -> None:
         """Start a message after *place*."""
