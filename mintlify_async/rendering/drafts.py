@@ -310,12 +310,14 @@ class Draft:
             places = [*_word_places(words, end, spans)]
             if start == 0 or any(rank == WORD for _, rank, _ in places[1:]):
                 break
+            # The others are no places for the end of a full message.
             if len(places) > 1 and self._units + utf16_units(line[: places[0][0]]) < self.late:
                 break
         first, last = next((word for word in reversed(words) if word[0] < end), (0, 0))
         if ends and last - first > LONG_WORD:
             positions = range(min(end, last - 1), first, -1)
-            places += ((at, LETTER, at) for at in islice((at for at in positions if _is_boundary(line, at)), 2))
+            boundaries = (at for at in positions if _is_boundary(line, at))
+            places += ((at, LETTER, at) for at in islice(boundaries, 2))
             places.sort()
         return places
 
