@@ -426,8 +426,6 @@ class MessageStream:
     @property
     def text(self) -> str:
         """The text of the events handed out so far, as people read it."""
-        if not self.events_seen:
-            return self.growing_text().initial
         if self._text is None:
             self._text = self.growing_text()
             self._texts = [*self._earlier, self._text.initial]
