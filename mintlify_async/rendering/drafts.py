@@ -35,8 +35,8 @@ LONG_WORD: Final = 24
 LOOKAHEAD: Final = HEAD_CHARACTERS + LONG_WORD
 """What follows a place decides its rank, so more text than a message is read."""
 
-NEAR_CHARACTERS: Final = 30
-"""How much text is searched first for words where a message may end."""
+NEAR_CHARACTERS, FAR_CHARACTERS = 30, 240
+"""How much text is searched first for words where a message may end, and how much if that is not enough."""
 
 INFO_CHARACTERS: Final = 20
 """Longest language name of a code block that is repeated where the block is opened again."""
@@ -303,9 +303,10 @@ class Draft:
         *ends* says that the message may end in the last word, too.
         """
         window = end_of(_BLANKS, line, end) + LOOKAHEAD
+        late = end - max(0, self._units + utf16_units(line[:end]) - self.late)
         # Of the words outside of spans, only the last one is needed, and one before it.
-        for near in (NEAR_CHARACTERS * 4**step for step in numbers()):
-            start = max(0, end - near)
+        for place in (end - NEAR_CHARACTERS, end - FAR_CHARACTERS, late - FAR_CHARACTERS, 0):
+            start = max(0, place)
             words = _joined_words(line, start, window)
             places = [*_word_places(words, end, spans)]
             if start == 0 or any(rank == WORD for _, rank, _ in places[1:]):
