@@ -320,7 +320,14 @@ class Reply(Extras, AsyncOnly):
         check_function(tail, "tail")
         below = partial(tail, self) if tail is not None else None
         shown = None if self._turn is None else partial(self._note_shown, self._turn)
-        return Edits(self, every=every, limit=limit, tail=below, on_shown=shown)
+        return Edits(
+            self,
+            every=every,
+            limit=limit,
+            has_queued=lambda: self._so_far().has_queued,
+            tail=below,
+            on_shown=shown,
+        )
 
     def _note_shown(self, turn: ReplyTurn, characters: int | None) -> None:
         """Tell *turn* how much of the message was shown, without the text of replaced messages."""

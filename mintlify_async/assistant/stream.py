@@ -374,6 +374,11 @@ class MessageStream:
     # State ------------------------------------------------------------------------------------
 
     @property
+    def has_queued(self) -> bool:
+        """Whether events have arrived that were not handed out."""
+        return bool(self._queue)
+
+    @property
     def complete(self) -> bool:
         """Whether an end was announced: ``finish``, ``abort``, ``error`` or ``[DONE]``."""
         return bool(self._ends)

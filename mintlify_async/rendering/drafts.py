@@ -35,8 +35,8 @@ LONG_WORD: Final = 24
 LOOKAHEAD: Final = HEAD_CHARACTERS + LONG_WORD
 """What follows a place decides its rank, so more text than a message is read."""
 
-NEAR_CHARACTERS: Final = 240
-"""How much text is searched first for words where a message may end."""
+NEAR_CHARACTERS, FAR_CHARACTERS = 30, 240
+"""How much text is searched first for words where a message may end, and how much if that is not enough."""
 
 INFO_CHARACTERS: Final = 20
 """Longest language name of a code block that is repeated where the block is opened again."""
@@ -284,7 +284,7 @@ class Draft:
         if self.is_too_long or not is_whole:
             rest = MarkdownLine("code" if line.is_code else "more", len(line.after.containers), line.after)
             counted, units, is_ascii = 0, self._units, body.isascii()
-            for rank, stop, word in self._words(body, fitting, spans, ends=self.is_too_long or grows):
+            for stop, rank, word in self._words(body, fitting, spans, ends=self.is_too_long or grows):
                 units += stop - counted if is_ascii else utf16_units(body[counted:stop])
                 counted = stop
                 if stop > first:
@@ -297,27 +297,30 @@ class Draft:
 
     def _words(
         self, line: str, end: int, spans: list[tuple[int, int]], *, ends: bool
-    ) -> Iterator[tuple[int, int, int]]:
-        """Yield each place in *line* where the message may end: rank, end, start of the next word.
+    ) -> list[tuple[int, int, int]]:
+        """Return the places in *line* where the message may end, in order: end, rank, start of the next word.
 
         *ends* says that the message may end in the last word, too.
         """
         window = end_of(_BLANKS, line, end) + LOOKAHEAD
+        late = end - max(0, self._units + utf16_units(line[:end]) - self.late)
         # Of the words outside of spans, only the last one is needed, and one before it.
-        words = _joined_words(line, max(0, end - NEAR_CHARACTERS), window)
-        places = [*_word_places(words, end, spans)]
-        if all(rank != WORD for rank, *_ in places[1:]):
-            start = max(0, min(self.late - self._units, len(line)) - NEAR_CHARACTERS)
+        for place in (end - NEAR_CHARACTERS, end - FAR_CHARACTERS, late - FAR_CHARACTERS, 0):
+            start = max(0, place)
             words = _joined_words(line, start, window)
-            if len(words) < 3:  # they are long
-                words = _joined_words(line, 0, window)
             places = [*_word_places(words, end, spans)]
-        yield from places
+            if start == 0 or any(rank == WORD for _, rank, _ in places[1:]):
+                break
+            # The others are no places for the end of a full message.
+            if len(places) > 1 and self._units + utf16_units(line[: places[0][0]]) < self.late:
+                break
         first, last = next((word for word in reversed(words) if word[0] < end), (0, 0))
         if ends and last - first > LONG_WORD:
             positions = range(min(end, last - 1), first, -1)
-            boundaries = [*islice((at for at in positions if _is_boundary(line, at)), 2)]
-            yield from ((LETTER, at, at) for at in reversed(boundaries))
+            boundaries = (at for at in positions if _is_boundary(line, at))
+            places += ((at, LETTER, at) for at in islice(boundaries, 2))
+            places.sort()
+        return places
 
     def _closing(self) -> str:
         """Return the line that closes the open code block of the message, or no text."""
@@ -388,11 +391,11 @@ def _from_column(line: str, column: int) -> str:
 def _word_places(
     words: list[tuple[int, int]], end: int, spans: list[tuple[int, int]]
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield the places after words, up to *end*: rank, end, start of the next word."""
+    """Yield the places after words, up to *end*: end, rank, start of the next word."""
     for (_, stop), (word, _) in pairwise(words):
         if stop <= end:
             at = bisect_left(spans, (stop, 0)) - 1 if spans else -1
-            yield SPAN_WORD if at >= 0 and stop < spans[at][1] else WORD, stop, word
+            yield stop, SPAN_WORD if at >= 0 and stop < spans[at][1] else WORD, word
 
 
 def _joined_words(line: str, start: int, end: int) -> list[tuple[int, int]]:

@@ -75,6 +75,7 @@ class Edits:
         *,
         every: float,
         limit: int,
+        has_queued: Callable[[], bool],
         tail: Callable[[], str] | None = None,
         on_shown: Callable[[int | None], None] | None = None,
     ) -> None:
@@ -84,6 +85,7 @@ class Edits:
             answer: The reply.
             every: Seconds between two edits, 0 or more.
             limit: The longest message, in UTF-16 code units.
+            has_queued: Returns whether events have arrived that were not handed out.
             tail: Returns the text below a complete answer.
             on_shown: Called with the number of characters of the reply's text that were shown, after each
                 step. During a step it is None, because all text that the step reads will be shown.
@@ -92,6 +94,7 @@ class Edits:
         self._answer = answer
         self._every = float(every)
         self._splitter = MarkdownSplitter(limit)
+        self._has_queued = has_queued
         self._tail = tail
         self._on_shown = on_shown
         self._loop: asyncio.AbstractEventLoop | None = None  # while the reply is open
@@ -157,17 +160,18 @@ class Edits:
         time = asyncio.get_running_loop().time
         if self._pieces is None and not self._over:
             await self._open()
+        while await self._read_piece(self._due):  # all text that has arrived
+            pass
         while not self._over:
-            while await self._read_piece(self._due):  # all text that has arrived
-                pass
-            if self._over:
-                break
             pause_at = self._last_text_at + max(self._every, SHORTEST_PAUSE)
             is_paused = time() >= pause_at
             edit = self._splitter.next_edit(pause=is_paused)
             if edit is not None:
                 return edit
             await self._read_piece(math.inf if is_paused else pause_at)
+            # A read that must wait is cancelled at the time that is due, which costs more than reading.
+            while self._has_queued() and await self._read_piece(self._due):
+                pass
         if self._last_edits is None:
             is_complete = self._error is None and self._answer.complete
             try:

@@ -7,13 +7,14 @@ words; :mod:`.drafts` finds these places. Text that was shown in a message is ne
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from copy import copy
 from typing import Final
 
 from attrs import frozen
 
 from ..checks import check_number
-from .drafts import LOOKAHEAD, Draft, Place, end_of
+from .drafts import LOOKAHEAD, WORD, Draft, Place, end_of
 
 MIN_LIMIT: Final = 200
 """Smallest limit of a message: below it, the marks of quotes and code blocks would leave no room for text."""
@@ -98,6 +99,7 @@ class MarkdownSplitter:
         self._pieces: list[str] = []  # follow this text
         self._ambiguous: list[str] = []  # follow these pieces
         self._closed = False
+        self._idle_length: int = 0  # up to this length of its text, only a new line changes a message
         self._offset: int = 0  # of this text in all that was fed
         self._index: int = 0
         self._begin(Draft(limit))
@@ -143,9 +145,12 @@ class MarkdownSplitter:
             self._ambiguous = [blanks[len(marks) :]]
         self._join()
         is_settled = self._closed or pause
+        if not is_settled and self._is_idle():
+            return None
+        self._idle_length = 0
         while self._has_more():
             draft = self._filled(is_settled=is_settled)
-            end, places = draft.end, [place for place in draft.places if place.end >= self._floor]
+            end, places = draft.end, draft.places[bisect_left(draft.places, (self._floor,)) :]
             late_places = [place for place in places if place.units >= draft.late]
             best = max(reversed(late_places or places[-1:]), key=lambda place: place.rank, default=end)
             if draft.is_too_long and (
@@ -163,6 +168,7 @@ class MarkdownSplitter:
                     self._begin_after(end)
                 return edit
             else:
+                self._idle_length = self._length_of_no_edit(draft, best)
                 # The best place is held back. Behind a block's end, the shown text would not change.
                 certain_places = (
                     place for place in reversed(places) if place.end < best.end and not place.ends_block
@@ -178,6 +184,21 @@ class MarkdownSplitter:
         if self._pieces:
             self._text = "".join([self._text[self._start :], *self._pieces])
             self._offset, self._start, self._pieces = self._offset + self._start, 0, []
+
+    def _is_idle(self) -> bool:
+        """Return whether the text has not grown enough for another edit."""
+        is_short = len(self._text) - self._start <= self._idle_length
+        return is_short and self._text.find("\n", self._start + self._draft.at) < 0
+
+    def _length_of_no_edit(self, draft: Draft, best: Place) -> int:
+        """Return up to which length the text of *draft* gives no other edit, if its last line does not end.
+
+        *best* is its best place. If that is at the end of a line, no word of the last line is better.
+        """
+        if best.rank > WORD and best.units >= draft.late and draft.at > self._draft.at:
+            end = self._draft.end if draft.places[-1].line is None else draft.end  # marks may not fit
+            return end.following + LOOKAHEAD - 1
+        return len(self._text) - self._start
 
     def _begin_after(self, place: Place) -> None:
         """Start a message after *place*."""

@@ -10,6 +10,7 @@ import random
 
 import pytest
 
+from mintlify_async.assistant.answer import TextStream
 from mintlify_async.errors import (
     AssistantError,
     ConfigurationError,
@@ -229,6 +230,25 @@ async def test_a_consumers_task_that_ends_stops_the_reading_and_says_so(service,
     await asyncio.sleep(0)
     with pytest.raises(StateError, match="the task that read these edits has ended"):
         await collect(edits, [])
+
+
+async def test_a_wait_for_text_is_not_cancelled_for_each_piece(service, session, monkeypatch):
+    """A step cancels at most one read, however many pieces of text it waits for."""
+    cancelled, step = 0, TextStream.__anext__
+
+    async def counting(stream: TextStream) -> str:
+        nonlocal cancelled
+        try:
+            return await step(stream)
+        except asyncio.CancelledError:
+            cancelled += 1
+            raise
+
+    monkeypatch.setattr(TextStream, "__anext__", counting)
+    service.script.ask(events=answer(*["x"] * 20, " and", " more"), pause=0.05)
+    edits, _ = await show(session.ask("Hi").edits(every=0.0))
+    assert len(edits) < 10
+    assert cancelled <= len(edits) + 1
 
 
 @pytest.mark.parametrize("every", [0.0, 0.5, 1.2, 3.0])

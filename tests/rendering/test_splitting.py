@@ -180,6 +180,13 @@ def test_a_run_of_marks_longer_than_a_message_fills_messages():
     assert split_markdown(f"{'x' * 150}{fits}x", 200) == ["x" * 150, fits, "x"]
 
 
+def test_a_message_of_emoji_in_a_link_ends_with_a_word():
+    """An emoji is one character of the text and two units of the limit."""
+    words, short_words = " ".join(["\U0001f600" * 30] * 68), " a" * 140
+    first, rest = split_markdown(f"[{words}{short_words}", 4096)
+    assert (len(first), rest) == (67 * 31, "\U0001f600" * 30 + short_words)
+
+
 def test_growing_shows_whole_words_and_holds_the_last_two():
     """The last may go on; the one before is held so that the final edit always has something to add."""
     splitter = MarkdownSplitter(200)
