@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import sys
 import warnings
@@ -81,6 +82,29 @@ async def test_telegram(service, tmp_path):
         await bot.answer(message, session, store)
     await store.close()
     check(service, (sent.edit_text.call_args or message.answer.call_args).args[0])
+
+
+@pytest.mark.parametrize("pauses", [[7], [7, 7, 7], [61]], ids=["once", "three times", "too long"])
+async def test_telegram_asks_for_a_pause(service, pauses):
+    """A 429 of Telegram ends no answer: aiogram sends the message again after the pause."""
+    bot = load("telegram_bot", "aiogram")
+    from aiogram.client.session.aiohttp import AiohttpSession
+    from aiogram.exceptions import TelegramRetryAfter
+    from aiogram.methods import SendMessage
+
+    method = SendMessage(chat_id=1, text="x")
+    refusals = [TelegramRetryAfter(method, "Too Many Requests", retry_after=seconds) for seconds in pauses]
+    request = AsyncMock(side_effect=[*refusals, "sent"])
+    telegram = AiohttpSession()
+    telegram.middleware(bot.patient)
+    start = asyncio.get_running_loop().time()
+    send = telegram.middleware.wrap_middlewares(request)(MagicMock(), method)
+    if pauses == [61]:
+        with pytest.raises(TelegramRetryAfter):
+            await send
+    else:
+        assert await send == "sent"
+        assert asyncio.get_running_loop().time() - start == pytest.approx(sum(pauses))
 
 
 class RefusedError(Exception):
