@@ -63,6 +63,25 @@ async def test_slack(service, ends):
     await bot.store.close()
 
 
+async def test_slack_sends_an_event_again(service):
+    """It does so up to five minutes later, when its first delivery was not confirmed: there is one answer."""
+    bot = load("slack_bot", "slack_bolt")
+    event = {
+        "type": "app_mention",
+        "ts": "1.0",
+        "user": "U1",
+        "channel": "C1",
+        "text": "<@B1> How do I log in?",
+    }
+    async with bot.session:
+        for _ in range(3):
+            await bot.on_event(event, AsyncMock(), AsyncMock(return_value=AsyncMock()))
+        assert service.requests.count("ask") == 1
+        await bot.on_event(event | {"ts": "2.0"}, AsyncMock(), AsyncMock(return_value=AsyncMock()))
+        assert service.requests.count("ask") == 2
+    await bot.store.close()
+
+
 async def test_discord(service):
     bot, sent = load("discord_bot", "discord"), AsyncMock()
     message = MagicMock(content="<@7> How do I log in?", reply=AsyncMock(return_value=sent))
