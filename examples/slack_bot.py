@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import signal
+from collections import deque
 from contextlib import AsyncExitStack, suppress
 from html import unescape
 from typing import Any
@@ -35,6 +36,7 @@ store = SQLiteStore("slack.sqlite")
 session = MintlifySession(quota=Quota(ask_per_user=SHARE, store=store))
 ENDED = "message_not_in_streaming_state"  # Slack ends a streamed message after about five minutes
 answering: dict[str, asyncio.Task[None]] = {}  # by the question's time stamp
+seen = deque[str](maxlen=1000)  # time stamps of questions; Slack may send an event again minutes later
 
 
 @app.event("app_mention")
@@ -47,7 +49,8 @@ async def on_event(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStr
         answering[deleted].cancel()
     open_to_all = event.get("channel_type") == "im" or event["channel"] == os.environ.get("SLACK_CHANNEL")
     asked = (event["type"] == "app_mention") != open_to_all and not event.keys() & {"subtype", "bot_id"}
-    if asked and event["ts"] not in answering:  # Slack may send an event again
+    if asked and event["ts"] not in seen:
+        seen.append(event["ts"])
         task = answering[event["ts"]] = asyncio.create_task(answer(event, say, say_stream))
         task.add_done_callback(lambda _: answering.pop(event["ts"]))
         await task

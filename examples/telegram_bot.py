@@ -16,6 +16,7 @@ from typing import Any
 
 from aiogram import Bot, Dispatcher, F
 from aiogram.client.default import DefaultBotProperties
+from aiogram.exceptions import TelegramRetryAfter
 from aiogram.types import Message
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -26,6 +27,7 @@ HINT = "Ask me a question about the documentation, such as: How do I log in?"
 SORRY = "Sorry, I could not answer that. Please ask again in a moment."
 ENOUGH = "That is enough for now. Please ask again later."
 SHARE = Limit(20, per=3600)  # questions of each person in any hour
+LONGEST_PAUSE = 60  # seconds that Telegram may ask for with 429; after a longer pause the answer would be old
 
 dispatcher = Dispatcher()
 answering: set[asyncio.Task[Any]] = set()
@@ -133,6 +135,18 @@ async def answer(message: Message, session: MintlifySession, store: SQLiteStore)
             await message.answer(SORRY)
 
 
+async def patient(make_request: Any, bot: Bot, method: Any) -> Any:
+    """Send a request to Telegram. If it asks for a pause, send the request again after that."""
+    for _ in range(3):
+        try:
+            return await make_request(bot, method)
+        except TelegramRetryAfter as error:
+            if error.retry_after > LONGEST_PAUSE:
+                raise
+            await asyncio.sleep(error.retry_after)
+    return await make_request(bot, method)
+
+
 @dispatcher.shutdown()
 async def stop() -> None:
     """Stop the running answers, here and at the service."""
@@ -150,6 +164,7 @@ async def main() -> None:
         Bot(os.environ["TELEGRAM_TOKEN"], default=style) as bot,
     ):
         session.check("assistant")
+        bot.session.middleware(patient)
         await dispatcher.start_polling(bot, session=session, store=store)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import sys
 import warnings
@@ -62,6 +63,25 @@ async def test_slack(service, ends):
     await bot.store.close()
 
 
+async def test_slack_sends_an_event_again(service):
+    """It does so up to five minutes later, when its first delivery was not confirmed: there is one answer."""
+    bot = load("slack_bot", "slack_bolt")
+    event = {
+        "type": "app_mention",
+        "ts": "1.0",
+        "user": "U1",
+        "channel": "C1",
+        "text": "<@B1> How do I log in?",
+    }
+    async with bot.session:
+        for _ in range(3):
+            await bot.on_event(event, AsyncMock(), AsyncMock(return_value=AsyncMock()))
+        assert service.requests.count("ask") == 1
+        await bot.on_event(event | {"ts": "2.0"}, AsyncMock(), AsyncMock(return_value=AsyncMock()))
+        assert service.requests.count("ask") == 2
+    await bot.store.close()
+
+
 async def test_discord(service):
     bot, sent = load("discord_bot", "discord"), AsyncMock()
     message = MagicMock(content="<@7> How do I log in?", reply=AsyncMock(return_value=sent))
@@ -81,6 +101,29 @@ async def test_telegram(service, tmp_path):
         await bot.answer(message, session, store)
     await store.close()
     check(service, (sent.edit_text.call_args or message.answer.call_args).args[0])
+
+
+@pytest.mark.parametrize("pauses", [[7], [7, 7, 7], [61]], ids=["once", "three times", "too long"])
+async def test_telegram_asks_for_a_pause(service, pauses):
+    """A 429 of Telegram ends no answer: aiogram sends the message again after the pause."""
+    bot = load("telegram_bot", "aiogram")
+    from aiogram.client.session.aiohttp import AiohttpSession
+    from aiogram.exceptions import TelegramRetryAfter
+    from aiogram.methods import SendMessage
+
+    method = SendMessage(chat_id=1, text="x")
+    refusals = [TelegramRetryAfter(method, "Too Many Requests", retry_after=seconds) for seconds in pauses]
+    request = AsyncMock(side_effect=[*refusals, "sent"])
+    telegram = AiohttpSession()
+    telegram.middleware(bot.patient)
+    start = asyncio.get_running_loop().time()
+    send = telegram.middleware.wrap_middlewares(request)(MagicMock(), method)
+    if pauses == [61]:
+        with pytest.raises(TelegramRetryAfter):
+            await send
+    else:
+        assert await send == "sent"
+        assert asyncio.get_running_loop().time() - start == pytest.approx(sum(pauses))
 
 
 class RefusedError(Exception):

@@ -24,7 +24,7 @@ from mintlify_async.errors import ConfigurationError, MintlifyError, printable
 from mintlify_async.runtime.limits import TimeLimit
 
 from ..remote_steps import StepLine, described
-from .postgres_failures import FAILURES, BorrowError, explain
+from .postgres_failures import FAILURES, ONLY_READS, BorrowError, explain
 
 CLOSE_SECONDS: Final = 1.0
 """How long closing waits for running steps and for the server, in seconds."""
@@ -205,8 +205,8 @@ async def run_transaction(connection: Connection, begin: str, sql: str, args: Se
         await connection.execute(begin)
         rows = await (connection.fetch(sql, *args) if args else connection.execute(sql))
         await connection.execute("COMMIT")
-    except BaseException:
-        await _give_back(connection, "ROLLBACK")
+    except BaseException as error:
+        await _give_back(connection, "ROLLBACK", error)
         raise
     return cast("Rows", rows)
 
@@ -215,16 +215,20 @@ async def run_statement(connection: Connection, sql: str, args: Sequence[Any]) -
     """Return the rows of *sql*, a transaction by itself."""
     try:
         return cast("Rows", await connection.fetch(sql, *args))
-    except BaseException:
-        await _give_back(connection, "SELECT")  # it waits until the server has ended the statement
+    except BaseException as error:
+        await _give_back(connection, "SELECT", error)  # it waits until the server has ended the statement
         raise
 
 
-async def _give_back(connection: Connection, last: str) -> None:
+async def _give_back(connection: Connection, last: str, error: BaseException) -> None:
     """Run *last* on a connection whose step was cancelled or failed. If that is not possible, close it.
 
-    A step that was cancelled is cancelled again if this takes long. It then ends here.
+    A step that was cancelled is cancelled again if this takes long. It then ends here. A connection to a
+    server that only reads is closed, too: after a failover, a new one leads to the server that writes.
     """
+    if isinstance(error, ONLY_READS):
+        connection.terminate()
+        return
     try:
         await connection.execute(last)
     except BaseException:  # the caller raises the first error or cancellation

@@ -31,6 +31,9 @@ AGAIN: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 LOCKED: Final = asyncpg.LockNotAvailableError
 """Another session holds a lock of a key, or of the table."""
 
+ONLY_READS: Final = asyncpg.ReadOnlySQLTransactionError
+"""The server is a standby, perhaps since a failover. Its connections stay open."""
+
 REASONS: Final = {
     "25006": "it only reads (a standby, or default_transaction_read_only)",
     "26000": "PgBouncer lost a prepared statement; give your pool statement_cache_size=0",

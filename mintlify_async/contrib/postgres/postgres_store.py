@@ -140,7 +140,11 @@ class PostgresStore:
         if any(row[5] for row in rows):
             await self._correct(keys)
         records = {
-            key: Record(value=v, version=name, since=since) for _, key, v, name, since, _ in rows if key
+            key: Record(
+                value=bytes(v), version=name, since=since
+            )  # a codec of the app may make something else
+            for _, key, v, name, since, _ in rows
+            if key
         }
         return Snapshot(records=records, now=rows[0][0])
 

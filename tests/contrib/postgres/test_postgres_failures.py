@@ -148,6 +148,35 @@ async def test_a_server_that_only_reads(store: PostgresStore, postgres_server: P
             await call()
 
 
+@pytest.mark.parametrize("source", ["url", "function"])
+async def test_after_a_failover_the_store_connects_again(
+    store: PostgresStore, postgres_server: PostgresServer, source: str
+):
+    """The old server only reads, and keeps its connections. Each of them fails one step at most."""
+
+    def only_reads(word: str) -> None:
+        name = postgres_server.database
+        postgres_server.say(
+            f"ALTER DATABASE {name} SET default_transaction_read_only = {word}", database="postgres"
+        )
+
+    await put(store, A)
+    only_reads("on")  # for connections that are opened from now on
+    async with asyncpg.create_pool(postgres_server.url, min_size=4, max_size=4) as pool:
+        after = PostgresStore(postgres_server.url if source == "url" else pool.acquire, timeout=10)
+        await asyncio.gather(*(after.read([A]) for _ in range(4)))
+        only_reads("off")
+        failures = 0
+        for _ in range(10):
+            try:
+                await put(after, A, b"2")
+            except StateError:
+                failures += 1
+        assert 0 < failures <= 4
+        assert await values(after, A) == {A: b"2"}
+        await after.close()
+
+
 async def test_without_its_table(postgres_server: PostgresServer):
     """The error says how the table is made."""
     store = PostgresStore(postgres_server.url)

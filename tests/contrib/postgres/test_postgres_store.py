@@ -291,3 +291,18 @@ def test_several_hosts_and_every_option_are_accepted():
     store = PostgresStore(url, ssl=True, password=lambda: "hush", server_settings={"search_path": "app"})
     PostgresStore("postgresql:///app?host=/var/run/postgresql")
     assert repr(store) == "PostgresStore(table='mintlify_async')"
+
+
+async def test_a_codec_of_the_app_changes_no_value(store: PostgresStore, postgres_server: PostgresServer):
+    """The app's pool reads binary values as memoryview."""
+
+    async def set_codec(connection: asyncpg.Connection) -> None:
+        await connection.set_type_codec(
+            "bytea", encoder=bytes, decoder=memoryview, schema="pg_catalog", format="binary"
+        )
+
+    async with asyncpg.create_pool(postgres_server.url, min_size=0, max_size=1, init=set_codec) as pool:
+        lent = PostgresStore(pool.acquire, timeout=20)
+        await put(lent, A)
+        assert type((await lent.read([A])).records[A].value) is bytes
+    assert await values(store, A) == {A: b"1"}
