@@ -32,7 +32,7 @@ from .model.wire_value import (
 )
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class Event(WireValue):
     """Base of all events. Each has a ``type``, its name on the wire.
 
@@ -43,7 +43,7 @@ class Event(WireValue):
     extra: Mapping[str, Any] = EMPTY
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class Start(Event):
     """The answer starts. Versions 5, 6, 7.
 
@@ -57,21 +57,21 @@ class Start(Event):
     message_metadata: MaskedJSON = MISSING
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class StartStep(Event):
     """A step starts, which is one call of the model, with its tools. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "start-step"
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class FinishStep(Event):
     """A step has ended. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "finish-step"
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class BlockEvent(Event):
     """Base of the events of one part of text, or of reasoning."""
 
@@ -79,14 +79,14 @@ class BlockEvent(Event):
     provider_metadata: ProviderMetadata | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class TextStart(BlockEvent):
     """A text part starts. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "text-start"
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class TextDelta(BlockEvent):
     r"""The next piece of the text part *id*. Versions 5, 6, 7.
 
@@ -98,7 +98,7 @@ class TextDelta(BlockEvent):
     delta: str
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class TextEnd(BlockEvent):
     """The text part *id* is complete. Versions 5, 6, 7; ``citations`` since 7."""
 
@@ -106,14 +106,14 @@ class TextEnd(BlockEvent):
     citations: Objects | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ReasoningStart(BlockEvent):
     """A part that shows the model's reasoning begins. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "reasoning-start"
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ReasoningDelta(BlockEvent):
     """The next piece of the reasoning part *id*. Versions 5, 6, 7."""
 
@@ -121,14 +121,14 @@ class ReasoningDelta(BlockEvent):
     delta: str
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ReasoningEnd(BlockEvent):
     """The reasoning part *id* is complete. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "reasoning-end"
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ToolEvent(Event):
     """Base of the events that bring a tool call to another state."""
 
@@ -139,7 +139,7 @@ class ToolEvent(Event):
     tool_metadata: JSONObject | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ToolInputStart(ToolEvent):
     """A tool's input begins. Versions 5, 6, 7.
 
@@ -152,7 +152,7 @@ class ToolInputStart(ToolEvent):
     input_encoding: str | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ToolInputDelta(Event):
     """The next piece of a tool's input, part of a JSON text. Versions 5, 6, 7."""
 
@@ -161,7 +161,7 @@ class ToolInputDelta(Event):
     input_text_delta: str
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ToolInputAvailable(ToolEvent):
     """A tool's input is complete. Versions 5, 6, 7; ``title`` and ``tool_metadata`` since 6."""
 
@@ -171,7 +171,7 @@ class ToolInputAvailable(ToolEvent):
     title: str | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ToolInputError(ToolEvent):
     """A tool's input is wrong. Versions 5 (5.0.7), 6, 7; ``title`` and ``tool_metadata`` since 6."""
 
@@ -182,7 +182,7 @@ class ToolInputError(ToolEvent):
     title: str | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ToolOutputAvailable(ToolEvent):
     """A tool's result. Versions 5, 6, 7; ``provider_metadata`` and ``tool_metadata`` since 6.
 
@@ -201,7 +201,7 @@ class ToolOutputAvailable(ToolEvent):
     preliminary: bool | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ToolOutputError(ToolEvent):
     """A tool failed. Versions 5, 6, 7; ``provider_metadata`` and ``tool_metadata`` since 6."""
 
@@ -209,7 +209,7 @@ class ToolOutputError(ToolEvent):
     error_text: str
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ToolApprovalRequest(Event):
     """A tool call needs the user's approval. Versions 6, 7; ``reason`` and ``is_automatic`` since 7."""
 
@@ -223,7 +223,7 @@ class ToolApprovalRequest(Event):
     is_automatic: bool | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ToolApprovalResponse(Event):
     """The tool call was approved or denied. Version 7."""
 
@@ -235,7 +235,7 @@ class ToolApprovalResponse(Event):
     provider_metadata: ProviderMetadata | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ToolOutputDenied(Event):
     """The tool was not run, because the approval was denied. Versions 6, 7."""
 
@@ -243,7 +243,7 @@ class ToolOutputDenied(Event):
     tool_call_id: str
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class SourceUrl(Event):
     """A documentation page that the answer is based on. Versions 5, 6, 7."""
 
@@ -254,7 +254,7 @@ class SourceUrl(Event):
     provider_metadata: ProviderMetadata | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class SourceDocument(Event):
     """A document that the answer is based on. Versions 5, 6, 7."""
 
@@ -266,7 +266,7 @@ class SourceDocument(Event):
     provider_metadata: ProviderMetadata | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class File(Event):
     """A file, often as a ``data:`` URL. Versions 5, 6, 7."""
 
@@ -276,7 +276,7 @@ class File(Event):
     provider_metadata: ProviderMetadata | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ReasoningFile(Event):
     """A file that belongs to the reasoning. Version 7."""
 
@@ -286,7 +286,7 @@ class ReasoningFile(Event):
     provider_metadata: ProviderMetadata | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class Custom(Event):
     """A part that is specific to the model's provider. Version 7."""
 
@@ -295,7 +295,7 @@ class Custom(Event):
     provider_metadata: ProviderMetadata | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class Data(Event):
     """Application data, of type ``data-NAME``. Versions 5, 6, 7.
 
@@ -317,7 +317,7 @@ class Data(Event):
         return "data-" + self.name
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class MessageMetadata(Event):
     """Metadata of the message. Versions 5, 6, 7."""
 
@@ -325,7 +325,7 @@ class MessageMetadata(Event):
     message_metadata: MaskedJSON = MISSING
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class Finish(Event):
     """The answer is complete. Versions 5, 6, 7.
 
@@ -342,7 +342,7 @@ class Finish(Event):
     thread_id: ThreadId = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class AbortEvent(Event):
     """The server stopped the answer. Versions 5, 6, 7; ``reason`` since 6."""
 
@@ -350,7 +350,7 @@ class AbortEvent(Event):
     reason: str | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ErrorEvent(Event):
     """The answer failed. Versions 5, 6, 7. The next step raises ``AssistantError``.
 
@@ -363,14 +363,14 @@ class ErrorEvent(Event):
     error_text: LenientText = ""
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ResetStep(Event):
     """The step is void. The message drops everything since the step started. Version 7 (7.0.70)."""
 
     type: ClassVar[str] = "reset-step"
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class SteeringMessage(Event):
     """A message that the user sent while the answer was streaming. Its *parts* are not decoded. Version 7."""
 
@@ -379,7 +379,7 @@ class SteeringMessage(Event):
     parts: Objects
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class UnknownEvent(Event):
     """An event of a type that this version does not know. It does not change the message.
 

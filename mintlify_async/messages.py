@@ -30,7 +30,7 @@ from .model.wire_value import (
 )
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class Part(WireValue):
     """Base of all parts. Each has a ``type``: its name on the wire.
 
@@ -41,7 +41,7 @@ class Part(WireValue):
     extra: Mapping[str, Any] = EMPTY
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class TextPart(Part):
     """A part of text.
 
@@ -61,7 +61,7 @@ class TextPart(Part):
     citations: Objects | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ReasoningPart(Part):
     """A part of the reasoning that the model shows."""
 
@@ -72,7 +72,7 @@ class ReasoningPart(Part):
     provider_metadata: ProviderMetadata | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ToolApproval(WireValue):
     """A user's approval of a tool call, asked for or given.
 
@@ -99,7 +99,7 @@ class ToolApproval(WireValue):
     extra: Mapping[str, Any] = EMPTY
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ToolPart(Part):
     """A tool call: its input, and its result when there is one. On the wire ``tool-NAME``.
 
@@ -145,7 +145,7 @@ class ToolPart(Part):
         return "tool-" + self.tool_name
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class DynamicToolPart(ToolPart):
     """A call of a tool that was defined at run time. On the wire ``dynamic-tool``."""
 
@@ -159,7 +159,7 @@ class DynamicToolPart(ToolPart):
         return {"type": self.type, "toolName": self.tool_name, **super().to_wire()}
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class SourceUrlPart(Part):
     """A documentation page that the answer is based on."""
 
@@ -170,7 +170,7 @@ class SourceUrlPart(Part):
     provider_metadata: ProviderMetadata | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class SourceDocumentPart(Part):
     """A document that the answer is based on."""
 
@@ -182,7 +182,7 @@ class SourceDocumentPart(Part):
     provider_metadata: ProviderMetadata | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class FilePart(Part):
     """A file with its media type and its URL, often a ``data:`` URL."""
 
@@ -193,7 +193,7 @@ class FilePart(Part):
     provider_metadata: ProviderMetadata | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ReasoningFilePart(Part):
     """A file that belongs to the reasoning."""
 
@@ -203,7 +203,7 @@ class ReasoningFilePart(Part):
     provider_metadata: ProviderMetadata | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class CustomPart(Part):
     """A part that is specific to the model's provider."""
 
@@ -212,7 +212,7 @@ class CustomPart(Part):
     provider_metadata: ProviderMetadata | None = None
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class DataPart(Part):
     """Application data. On the wire ``data-NAME``."""
 
@@ -226,14 +226,14 @@ class DataPart(Part):
         return "data-" + self.name
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class StepStartPart(Part):
     """Marks the start of a step."""
 
     type: ClassVar[str] = "step-start"
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class SteeringMessagePart(Part):
     """A message that the user sent while the answer was streaming."""
 
@@ -242,7 +242,7 @@ class SteeringMessagePart(Part):
     parts: Objects
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class UnknownPart(Part):
     """A part of a type that this version does not know, kept complete.
 
@@ -277,7 +277,7 @@ MessagePart: TypeAlias = (
 """Any part of a message."""
 
 _CLASSES: Final[dict[str, type[Part]]] = {  # assumption: part shapes
-    cls.type: cls for cls in get_args(MessagePart) if isinstance(cls.type, str)
+    cls.type: cls for cls in get_args(MessagePart) if isinstance(getattr(cls, "type", None), str)
 }
 """The class of each type; the types of tools and of data contain a name, and are not here."""
 
@@ -335,7 +335,7 @@ Other words are allowed, because the service does not list them.
 """
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class Message(WireValue, InModels):
     """One message of a conversation: a UIMessage.
 

@@ -561,12 +561,11 @@ def _hide(answer: LiveResponse | WholeResponse, secret: str) -> None:
     """Mask our secrets in *answer*, because a server may repeat them."""
     if len(secret) < SHORTEST_SECRET:
         return
+    body = answer.body.decode("utf-8", "surrogateescape") if isinstance(answer, WholeResponse) else ""
+    text = "\n".join((body, *answer.headers.values()))  # hardly any server repeats it, so one look at all
+    if mask_secret(text, secret) == text:
+        return
     if isinstance(answer, WholeResponse):
-        text = answer.body.decode("utf-8", "surrogateescape")
-        masked = mask_secret(text, secret)
-        if masked is not text:
-            answer.body = masked.encode("utf-8", "surrogateescape")
-    text = "\n".join(answer.headers.values())  # hardly any server repeats it, so one look at all of them
-    if mask_secret(text, secret) != text:
-        headers = lower_headers(answer.headers)
-        answer.headers = {name: mask_secret(text, secret) for name, text in headers.items()}
+        answer.body = mask_secret(body, secret).encode("utf-8", "surrogateescape")
+    headers = lower_headers(answer.headers)
+    answer.headers = {name: mask_secret(text, secret) for name, text in headers.items()}

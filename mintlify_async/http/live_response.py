@@ -12,7 +12,7 @@ import aiohttp
 from ..errors import APIConnectionError, APITimeoutError, CauseSummary, MintlifyError
 from ..model.secret import Secret
 from ..protocol.calls import Call
-from ..runtime.limits import Alarm
+from ..runtime.limits import Limits
 from ..runtime.per_event_loop import session_closed
 from .failures import FOREIGN_ERRORS, summarize
 
@@ -31,11 +31,10 @@ class Grace(NamedTuple):
 class LiveResponse:
     """The body of an assistant's answer, while it arrives.
 
-    One alarm is set for the moment when the present limit is due. Data that arrives only moves the limit.
-    The alarm compares the limit when it goes off, and is set again. An alarm per read would cost more than
-    the read.
+    Data that arrives only moves the present limit. A timer per read would cost more than the read.
 
     Attributes:
+        at: When the present limit is due, by the loop's time.
         status: The HTTP status, a success.
         headers: The headers of the response, looked up in lower case.
         secret: The key that was sent, which the body may repeat. No error shows it.
@@ -46,7 +45,7 @@ class LiveResponse:
     def __init__(
         self,
         response: aiohttp.ClientResponse,
-        streams: set[LiveResponse],
+        streams: Limits[LiveResponse],
         call: Call,
         started: float,
         total_at: float,
@@ -62,6 +61,7 @@ class LiveResponse:
             total_at: When the complete answer must have arrived.
             secret: The key that was sent.
         """
+        self.at = inf
         self.status: int = response.status
         self.headers: Mapping[str, str] = response.headers
         self.secret = secret
@@ -76,7 +76,6 @@ class LiveResponse:
         self._silence = "first_event", call.timeouts.first_event  # the phase, and its longest silence
         self._total_at = total_at
         self._failure: MintlifyError | None = None
-        self._alarm: Alarm | None = None
         self._loop = asyncio.get_running_loop()
         self._connection_end = self._watch_connection()
         streams.add(self)
@@ -116,7 +115,7 @@ class LiveResponse:
         raise self._failure from self._failure.__cause__
 
     def _start_wait(self, events: int, grace: Grace | None) -> None:
-        """Move the limit for the next read, and see that the alarm is not later."""
+        """Move the limit for the next read."""
         now = self._loop.time()
         if grace is not None:
             self._silence = "idle", grace.quiet
@@ -126,25 +125,15 @@ class LiveResponse:
         if events != self._events or (events and grace is None and self._timeouts.comments_are_activity):
             self._since = now
         self._events = events
-        due = min(self._since + self._silence[1], self._total_at)
-        if self._alarm is None or due < self._alarm.at:
-            self._set_alarm(due)
+        self.at = min(self._since + self._silence[1], self._total_at)
+        if self.at < self._streams.due:
+            self._streams.watch(self)
 
-    def _set_alarm(self, due: float) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm = Alarm(due, self._time_came) if due < inf else None
-
-    def _time_came(self) -> None:
-        """Give up when the limit has passed; else set the alarm again, if a task is reading."""
-        self._alarm = None
-        now, (phase, seconds) = self._loop.time(), self._silence
-        if self._total_at <= now:
+    def expire(self) -> None:
+        """Give up: a task has waited for too long, or the answer has taken too long."""
+        phase, seconds = self._silence
+        if self._total_at <= self._loop.time():
             phase, seconds = "total", self._seconds
-        elif now < self._since + seconds:
-            if self.pending:
-                self._set_alarm(min(self._since + seconds, self._total_at))
-            return
         if self.pending or phase == "total":
             text = f"ask: {_WORDS[phase]} {seconds:g} s ({phase} timeout)"
             self._fail(APITimeoutError(text, phase=phase, seconds=seconds, operation="ask"))
@@ -191,7 +180,7 @@ class LiveResponse:
         self._finish()
         self._response.close()
 
-    def close_with_session(self) -> None:
+    def end(self) -> None:
         """Close the connection. The received bytes can be read, and then the error says who closed it."""
         self._fail(session_closed("ask"))
 
@@ -208,9 +197,6 @@ class LiveResponse:
     def _finish(self) -> None:
         self.closed = True
         self._streams.discard(self)
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
         if self._connection_end is not None:
             self._connection_end.remove_done_callback(self._connection_ended)
 

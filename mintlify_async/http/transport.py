@@ -10,7 +10,7 @@ import socket
 import ssl as ssl_module
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
@@ -42,7 +42,7 @@ from ..model.secret import Secret
 from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse
 from ..runtime import dates
-from ..runtime.limits import PASSES, TimeLimit, TimeLimits
+from ..runtime.limits import PASSES, Limits, TimeLimit
 from ..runtime.logs import log_fields
 from ..runtime.per_event_loop import session_closed
 from ..settings.assumptions import Assumptions
@@ -225,8 +225,8 @@ class Transport:
         log_known_flaw(aiohttp.__version__)
         self._settings = settings
         self._own_sessions: dict[bool, aiohttp.ClientSession] = {}  # by whether a connection is used once
-        self._streams: set[LiveResponse] = set()
-        self._limits = TimeLimits()  # of what waits here
+        self._streams: Limits[LiveResponse] = Limits()
+        self._limits: Limits[TimeLimit] = Limits()  # of what waits here
         self._closed = False
 
     async def unless_closed(self, step: Awaitable[T]) -> T:
@@ -277,7 +277,7 @@ class Transport:
         if success and call.operation.streams:
             live = LiveResponse(response, self._streams, call, started, total_at, key)
             if self._closed:  # when the headers had just arrived
-                live.close_with_session()
+                live.end()
             return live
         return await self._whole(call, response, limit, success=success)
 
@@ -410,10 +410,12 @@ class Transport:
         body = bytearray()
         failure: MintlifyError | None = None
         try:
-            # If the complete body has arrived, a limit would cost more than reading it.
-            with nullcontext() if response.content.is_eof() else TimeLimit(at, self._limits):
-                while len(body) <= most and (data := await response.content.readany()):
-                    body += data
+            if response.content.is_eof():  # the complete body has arrived
+                body += response.content.read_nowait()
+            else:
+                with TimeLimit(at, self._limits):
+                    while len(body) <= most and (data := await response.content.readany()):
+                        body += data
             if len(body) > most:
                 failure = UnexpectedResponseError(
                     f"{call.operation}: the answer is larger than {most} bytes",
@@ -430,7 +432,8 @@ class Transport:
                 failure = cut_short(call.operation.name, response.status)
             failure.__cause__ = summarize(error)
         finally:
-            response.close()
+            if not response.closed:  # aiohttp closes it when its body is complete
+                response.close()
         if failure is not None and success:
             raise failure from failure.__cause__
         return WholeResponse(response.status, response.headers, bytes(body[:most]))
@@ -439,8 +442,7 @@ class Transport:
         """Wake every task that waits to send, close every open stream, then our own aiohttp sessions."""
         self._closed = True
         self._limits.end()
-        for stream in list(self._streams):
-            stream.close_with_session()
+        self._streams.end()
         for _ in range(PASSES if self._limits else 0):  # so that each ended upload drops its own connection
             await asyncio.sleep(0)
         for once, session in list(self._own_sessions.items()):

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from attrs import evolve, field, frozen
@@ -52,7 +52,7 @@ next_order = partial(next, itertools.count(1))
 """Returns the order of a moment that is now; see :class:`Moment`."""
 
 
-@frozen(eq=False)
+@frozen(eq=False, slots=False)
 class Moment:
     """One moment, by the clocks of an event loop, the service and the machine.
 
@@ -70,8 +70,7 @@ class Moment:
     order: int = field(factory=next_order, kw_only=True)
 
 
-@frozen(eq=False)
-class Look:
+class Look(NamedTuple):
     """One poll and its outcome.
 
     Args:

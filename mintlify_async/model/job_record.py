@@ -37,7 +37,7 @@ TERMINAL_STATES: Final = frozenset({"completed", "archived", "failed"})
 
 
 @helpful
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class Source(WireValue):
     """Where a job reads and writes.
 
@@ -58,7 +58,7 @@ class Source(WireValue):
 
 
 @helpful
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class Job(WireValue, InModels):
     """A snapshot of an agent job. It can be a field of a pydantic model and the result of a FastAPI handler.
 

@@ -6,11 +6,10 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 from urllib.parse import quote, unquote
 
 from attrs import field, frozen
-from attrs.converters import optional
 
 from ..checks import check_field, check_segment, check_text
 from ..errors import ConfigurationError, printable
@@ -30,18 +29,17 @@ Detail = tuple[str, str, str]
 """A time by the machine's clock, by the service's clock or empty, and a status or empty."""
 
 
-def _seconds(value: Any) -> float:
+def _seconds(text: str) -> float:
     try:
-        seconds = float(value)
-    except (TypeError, ValueError):
+        seconds = float(text)
+    except ValueError:
         seconds = math.nan
     if not math.isfinite(seconds):
-        raise ConfigurationError(f"a time must be in seconds since 1970, not {printable(repr(value), 40)}")
+        raise ConfigurationError(f"a time must be in seconds since 1970, not {printable(repr(text), 40)}")
     return seconds
 
 
-@frozen
-class Stamp:
+class Stamp(NamedTuple):
     """When something happened, by two clocks, in seconds since 1970.
 
     Args:
@@ -50,8 +48,8 @@ class Stamp:
             header.
     """
 
-    at: float = field(converter=_seconds)
-    date: float | None = field(default=None, converter=optional(_seconds))
+    at: float
+    date: float | None = None
 
 
 @frozen
@@ -147,7 +145,11 @@ class JobRef(InModels):
             raise _broken(text, "it has another form") from None
         if not details.keys() <= {"final", "created", "sent", "failing", "end"}:
             raise _broken(text, f"its state {printable(':'.join(parts[2:]))!r} is not known to this version")
-        times = {name: Stamp(at, date or None) for name, (at, date, _) in details.items() if name != "final"}
+        times = {
+            name: Stamp(_seconds(at), _seconds(date) if date else None)
+            for name, (at, date, _) in details.items()
+            if name != "final"
+        }
         return cls(
             project_id,
             job_id,

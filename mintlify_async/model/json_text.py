@@ -32,6 +32,7 @@ def _refuse_constant(word: str) -> None:
     raise ValueError(f"{word} is not JSON")
 
 
+_WHITE_SPACE: Final = " \t\n\r"  # of JSON: RFC 8259, 2
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 scan_text: Final[Callable[[str, int], tuple[str, int]]] = cast("Any", json.decoder).scanstring
@@ -47,7 +48,10 @@ def decode_json(data: str, error: Callable[[str], Exception] = DecodeProblem) ->
     """
     problem = TOO_DEEP
     try:
-        content = _DECODER.decode(data)
+        text = data.strip(_WHITE_SPACE)
+        content, end = _DECODER.raw_decode(text)
+        if end < len(text):
+            raise json.JSONDecodeError("Extra data", text, end)
         if len(data) <= 2 * MAX_DEPTH or not _too_deep(data, content):
             return content
     except RecursionError:

@@ -91,7 +91,7 @@ def _groups(names: Iterable[str]) -> tuple[str, ...]:
     return groups
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class SearchFilter(WireValue):
     """Limits the search behind an answer.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import attrs
 from attrs import frozen
+from multidict import CIMultiDictProxy
 
 from .json_text import decode_json, whole_characters
 from .secret import MASK
@@ -29,32 +30,36 @@ class Headers(Mapping[str, str]):
     Of repeated headers, the first counts. ``X-Thread-Key``, the header named *hidden* and cookies are masked.
     """
 
-    __slots__ = ("_fields",)
+    __slots__ = ("_fields", "_hidden")
 
     def __init__(self, headers: Mapping[str, str] = EMPTY, hidden: str = "") -> None:
-        fields = {name.lower(): text for name, text in headers.items()}
-        if len(fields) < len(headers):
-            fields = lower_headers(headers)
-        if not "".join(fields.values()).isascii():
-            fields = {name: whole_characters(text) for name, text in fields.items()}
-        for name in _HIDDEN_HEADERS & fields.keys():
-            fields[name] = MASK
-        if hidden in fields:
-            fields[hidden] = MASK
-        self._fields: dict[str, str] = fields
+        # aiohttp's are found in any case. They are kept as they came, because few are ever read.
+        is_cased = isinstance(headers, CIMultiDictProxy)
+        self._fields = headers if is_cased else lower_headers(headers)
+        self._hidden = hidden
 
     def __getitem__(self, name: str) -> str:
-        return self._fields[name.lower()]
+        text = self.get(name)
+        if text is None:
+            raise KeyError(name)
+        return cast("str", text)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the header, or *default*. That of ``Mapping`` raises a KeyError and catches it."""
-        return self._fields.get(name.lower(), default)
+        """Return the header, or *default*."""
+        name = name.lower()
+        text = self._fields.get(name)
+        if text is None:
+            return default
+        return MASK if name in _HIDDEN_HEADERS or name == self._hidden else whole_characters(text)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
+        return iter(lower_headers(self._fields))
 
     def __len__(self) -> int:
-        return len(self._fields)
+        return len(lower_headers(self._fields))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self),)
 
     def __repr__(self) -> str:
         return f"Headers({dict(self)!r})"
@@ -64,7 +69,7 @@ def _as_headers(headers: Mapping[str, str]) -> Headers:
     return headers if isinstance(headers, Headers) else Headers(headers)
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ResponseInfo(WireValue):
     """The data of a response.
 

@@ -19,7 +19,7 @@ _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 """Begins an address that is whole; a path that has a colon begins with a slash."""
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class AnswerSource(WireValue):
     """A source of an answer: a page, a section of one, or a document.
 
@@ -158,7 +158,7 @@ def _search_results(output: object) -> Iterator[AnswerSource]:
             yield AnswerSource(type="page", url=path, title=title if isinstance(title, str) else None)
 
 
-@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class Suggestion(WireValue):
     """A page that an answer suggests.
 

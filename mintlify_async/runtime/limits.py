@@ -10,9 +10,9 @@ import asyncio
 import math
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeVar
 
-__all__ = ["Alarm", "TimeLimit", "TimeLimits"]
+__all__ = ["Limits", "TimeLimit"]
 
 PASSES = 5
 """Turns of the loop between the limit and its end: reading the socket, waking the reader, three to spare."""
@@ -52,20 +52,68 @@ class Alarm:
             self._callback()
 
 
-class TimeLimits(set["TimeLimit"]):
-    """The limits whose blocks run now, for code that ends all of them.
+class Limited(Protocol):
+    """What ends at some time.
 
     Attributes:
+        at: The time, by the loop's clock. It may be moved.
+    """
+
+    at: float
+
+    def expire(self) -> None:
+        """End, because the time has come."""
+        ...
+
+    def end(self) -> None:
+        """End before its time."""
+        ...
+
+
+L = TypeVar("L", bound=Limited)
+
+
+class Limits(set[L]):
+    """What runs now on one loop and ends at some time. All share one alarm.
+
+    The alarm stays set when its member goes or is moved. A new member is hardly ever the next one that is
+    due, so it costs no timer.
+
+    Attributes:
+        due: When the alarm goes off. A member whose ``at`` moves before it must be watched again.
         ended: Whether :meth:`end` was called.
     """
 
+    due = math.inf
     ended = False
+    _alarm: Alarm | None = None
+
+    def watch(self, member: L) -> None:
+        """Hold *member*, and see that the alarm is not later."""
+        self.add(member)
+        if member.at < self.due:
+            self._set_alarm(member.at)
+
+    def _set_alarm(self, due: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self.due = due
+        self._alarm = Alarm(due, self._time_came) if due < math.inf else None
+
+    def _time_came(self) -> None:
+        # Not those that came due since then: for these, the loop has not looked at its sockets again.
+        due, self._alarm = self.due, None
+        for member in list(self):
+            if member.at <= due:
+                member.expire()
+        self._set_alarm(min((member.at for member in self if member.at > due), default=math.inf))
 
     def end(self) -> None:
-        """End every block at its next suspension, for good: also a block that begins later."""
+        """End every member, for good: also a block that begins later."""
         self.ended = True
-        for limit in list(self):
-            limit.end()
+        self._set_alarm(math.inf)
+        for member in list(self):
+            member.end()
 
 
 class TimeLimit:
@@ -82,42 +130,38 @@ class TimeLimit:
         among: Holds the limit while its block runs, and ends it if it has ended itself.
 
     Attributes:
+        at: When the block ends.
         ended: Whether :meth:`end` ended the block.
     """
 
-    __slots__ = ("_alarm", "_among", "_at", "_cancelling", "_has_cancelled", "_loop", "_task", "ended")
+    __slots__ = ("_among", "_cancelling", "_has_cancelled", "_is_alone", "_loop", "_task", "at", "ended")
 
-    def __init__(self, at: float | None = None, among: TimeLimits | None = None) -> None:
-        self._among = among
-        self._at = math.inf if at is None else at
+    def __init__(self, at: float | None = None, among: Limits[TimeLimit] | None = None) -> None:
+        self._is_alone = among is None
+        self._among = Limits[TimeLimit]() if among is None else among
+        self.at = math.inf if at is None else at
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = None  # while the block runs
         self._cancelling = 0  # how many cancellations the task had before the block
         self._has_cancelled = False
-        self._alarm: Alarm | None = None
         self.ended = False
 
     def __enter__(self) -> Self:
         self._task = asyncio.current_task()
         assert self._task is not None
         self._cancelling = self._task.cancelling()
-        if self._among is not None:
-            self._among.add(self)
-        if self.ended or (self._among is not None and self._among.ended):
+        self._among.watch(self)
+        if self.ended or self._among.ended:
             self.end()
-        elif self._at < math.inf:
-            self._alarm = Alarm(self._at, self._time_came)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
-        if self._among is not None:
-            self._among.discard(self)
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        self._among.discard(self)
+        if self._is_alone:
+            self._among.end()
         if task is not None and self._has_cancelled:
             others = task.uncancel() > self._cancelling  # somebody else has cancelled it, too
             if kind is asyncio.CancelledError and not others:
@@ -126,32 +170,21 @@ class TimeLimit:
     @property
     def over(self) -> bool:
         """Whether the time has come, or :meth:`end` was called."""
-        return self.ended or self._loop.time() >= self._at
+        return self.ended or self._loop.time() >= self.at
 
     def move(self, at: float) -> None:
-        """Let the running block end at *at* instead.
-
-        The alarm is set again when it goes off. An alarm per step would cost more than a short step.
-        """
-        self._at = at
-        if self._alarm is not None and at >= self._alarm.at:
-            return
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm = Alarm(at, self._time_came) if at < math.inf else None
+        """Let the running block end at *at* instead. A later time costs no timer."""
+        self.at = at
+        if at < self._among.due:
+            self._among.watch(self)
 
     def end(self) -> None:
         """End the block at its next suspension, from any task of its loop. It may be over already."""
         self.ended = True
-        self._loop.call_soon(self._expire)  # in the next turn: a step that has its result already ends well
+        self._loop.call_soon(self.expire)  # in the next turn: a step that has its result already ends well
 
-    def _time_came(self) -> None:
-        if self._loop.time() < self._at:
-            self._alarm = Alarm(self._at, self._time_came)
-        else:
-            self._expire()
-
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """Cancel the block, if it still runs."""
         if self._task is not None and not self._has_cancelled:
             self._has_cancelled = True
             self._task.cancel()
