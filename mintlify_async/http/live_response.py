@@ -12,7 +12,7 @@ import aiohttp
 from ..errors import APIConnectionError, APITimeoutError, CauseSummary, MintlifyError
 from ..model.secret import Secret
 from ..protocol.calls import Call
-from ..runtime.limits import Limits
+from ..runtime.limits import TimeLimits
 from ..runtime.per_event_loop import session_closed
 from .failures import FOREIGN_ERRORS, summarize
 
@@ -45,7 +45,7 @@ class LiveResponse:
     def __init__(
         self,
         response: aiohttp.ClientResponse,
-        streams: Limits[LiveResponse],
+        streams: TimeLimits[LiveResponse],
         call: Call,
         started: float,
         total_at: float,

@@ -42,7 +42,7 @@ from ..model.secret import Secret
 from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse
 from ..runtime import dates
-from ..runtime.limits import PASSES, Limits, TimeLimit
+from ..runtime.limits import PASSES, TimeLimit, TimeLimits
 from ..runtime.logs import log_fields
 from ..runtime.per_event_loop import session_closed
 from ..settings.assumptions import Assumptions
@@ -225,8 +225,8 @@ class Transport:
         log_known_flaw(aiohttp.__version__)
         self._settings = settings
         self._own_sessions: dict[bool, aiohttp.ClientSession] = {}  # by whether a connection is used once
-        self._streams: Limits[LiveResponse] = Limits()
-        self._limits: Limits[TimeLimit] = Limits()  # of what waits here
+        self._streams: TimeLimits[LiveResponse] = TimeLimits()
+        self._limits: TimeLimits[TimeLimit] = TimeLimits()  # of what waits here
         self._closed = False
 
     async def unless_closed(self, step: Awaitable[T]) -> T:

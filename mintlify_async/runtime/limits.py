@@ -1,4 +1,4 @@
-"""Limits in time: a block that ends when its time is over, or when another task ends it.
+"""TimeLimits in time: a block that ends when its time is over, or when another task ends it.
 
 A limit ends its block only after the loop has looked at its sockets again. If user code blocked the loop past
 the limit, an answer may have arrived meanwhile, and an answer that has arrived is worth more than the limit.
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
-__all__ = ["Limits", "TimeLimit"]
+__all__ = ["TimeLimit", "TimeLimits"]
 
 PASSES = 5
 """Turns of the loop between the limit and its end: reading the socket, waking the reader, three to spare."""
@@ -52,7 +52,7 @@ class Alarm:
             self._callback()
 
 
-class Limited(Protocol):
+class Timed(Protocol):
     """What ends at some time.
 
     Attributes:
@@ -70,10 +70,10 @@ class Limited(Protocol):
         ...
 
 
-L = TypeVar("L", bound=Limited)
+L = TypeVar("L", bound=Timed)
 
 
-class Limits(set[L]):
+class TimeLimits(set[L]):
     """What runs now on one loop and ends at some time. All share one alarm.
 
     The alarm stays set when its member goes or is moved. A new member is hardly ever the next one that is
@@ -136,9 +136,9 @@ class TimeLimit:
 
     __slots__ = ("_among", "_cancelling", "_has_cancelled", "_is_alone", "_loop", "_task", "at", "ended")
 
-    def __init__(self, at: float | None = None, among: Limits[TimeLimit] | None = None) -> None:
+    def __init__(self, at: float | None = None, among: TimeLimits[TimeLimit] | None = None) -> None:
         self._is_alone = among is None
-        self._among = Limits[TimeLimit]() if among is None else among
+        self._among = TimeLimits[TimeLimit]() if among is None else among
         self.at = math.inf if at is None else at
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = None  # while the block runs

@@ -9,13 +9,13 @@ import time
 
 import pytest
 
-from mintlify_async.runtime.limits import Limits, TimeLimit
+from mintlify_async.runtime.limits import TimeLimit, TimeLimits
 
 
 @pytest.fixture(params=["alone", "among others"])
-def among(request) -> Limits[TimeLimit] | None:
+def among(request) -> TimeLimits[TimeLimit] | None:
     """What the limits of a test belong to: each has an alarm of its own, or all share one."""
-    return None if request.param == "alone" else Limits()
+    return None if request.param == "alone" else TimeLimits()
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ async def test_short_turns_of_the_loop_all_count(among) -> None:
 
 async def test_limits_that_share_an_alarm_end_each_in_its_time(virtual) -> None:
     """In whatever order they begin, and though others end early, are cancelled, or begin while one is due."""
-    group, dice, ends = Limits(), random.Random(7), []
+    group, dice, ends = TimeLimits(), random.Random(7), []
 
     async def block(number: int) -> None:
         await asyncio.sleep(dice.randint(0, 30))
@@ -180,7 +180,7 @@ async def test_limits_that_share_an_alarm_end_each_in_its_time(virtual) -> None:
 
 async def test_limits_that_share_an_alarm_set_one_timer(timers) -> None:
     """A thousand limits one after the other leave at most one timer, and ending the group leaves none."""
-    group, time = Limits(), asyncio.get_running_loop().time
+    group, time = TimeLimits(), asyncio.get_running_loop().time
     for _ in range(1000):
         with TimeLimit(time() + 60, group):
             pass
