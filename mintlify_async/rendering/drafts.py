@@ -15,7 +15,6 @@ from itertools import count as numbers
 from itertools import islice, pairwise
 from typing import Final, NamedTuple
 from unicodedata import category
-from unicodedata import category
 
 from .blocks import (
     HEAD_CHARACTERS,
