@@ -13,7 +13,16 @@ from pathlib import Path
 import pytest
 
 import mintlify_async
-from mintlify_async import Limit, MemoryStore, NotFoundError, Quota, RetryPolicy, SQLiteStore, StateError
+from mintlify_async import (
+    Limit,
+    MemoryStore,
+    NotFoundError,
+    Quota,
+    QuotaExceededError,
+    RetryPolicy,
+    SQLiteStore,
+    StateError,
+)
 from mintlify_async.runtime import logs
 from mintlify_async.storage import sqlite_file
 from mintlify_async.testing import LocalService
@@ -79,6 +88,7 @@ ABOUT_NO_REQUEST = [
     "the user hook must return",
     "a page's %s is refused",  # by the relay: nothing was asked
     "a conversation cannot be read",
+    "%s; calls that wait: %d",  # about all of them
 ]
 
 
@@ -260,6 +270,31 @@ async def test_a_long_wait_has_a_line_after_five_seconds(wait, line, virtual, ca
         assert field_of(caplog, line, "operation") == (line.split(":")[0] if ":" in line else "ask",)
         await waiting
         assert virtual.now() - start >= 45
+
+
+async def test_a_batch_in_a_line_has_warnings(virtual, caplog):
+    """A program that waits for slots says so without a logging configuration: why, how many calls, how long.
+
+    Once after ten seconds, and again for each wave of slots; nothing for a wait of seconds.
+    """
+    async with LocalService() as service, service.session(quota=Quota(mode="wait")) as session:
+        caplog.set_level(logging.WARNING, logger="mintlify_async")
+        batch = asyncio.gather(*(session.create_job(f"page {number}") for number in range(300)))
+        lines = list[list[str]]()
+        for seconds in (10.5, 3601, 3600):
+            await asyncio.sleep(seconds)
+            lines.append([record.getMessage() for record in caplog.records])
+            caplog.clear()
+        await batch
+        with pytest.raises(QuotaExceededError):
+            await session.create_job("one more", timeout=5)
+        assert not caplog.records
+    used = "quota create_job: every slot is used; calls that wait: "
+    assert lines == [
+        [f"{used}200; the next slot is in 3591 s"],
+        [f"{used}100; the next slot is in 3591 s"],
+        [],
+    ]
 
 
 async def test_a_locked_store_has_a_line(tmp_path, monkeypatch, caplog):

@@ -200,8 +200,10 @@ def _held(holder: Claim) -> StateError:
 def _log_wait(holder: Claim, seconds: float, *, is_long: bool) -> None:
     log.log(
         logging.WARNING if is_long else logging.INFO,
-        "waiting up to %.0f s for another call's %s with dedupe_key %r, which is being sent",
-        seconds, holder.operation, printable(holder.key, 80), extra=log_fields(holder.operation),
+        "waiting up to %.0f s for the result of %s with dedupe_key %r: another call has been sending it "
+        "since %s, or its process has died",
+        seconds, holder.operation, printable(holder.key, 80), dates.as_text(holder.since),
+        extra=log_fields(holder.operation),
     )  # fmt: skip
 
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from typing import Final
 
 from ..errors import QuotaExceededError
+
+log = logging.getLogger("mintlify_async")
+
+WARN_SECONDS: Final = 10.0
+"""How long calls wait in a line before the log has a warning about it."""
+
+WARN_AGAIN_SECONDS: Final = 60.0
+"""The shortest time between two warnings about a line."""
 
 
 class Line:
@@ -27,6 +37,7 @@ class Line:
         self._loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()  # fair, because the first to ask for it gets it first
         self._changed = asyncio.Event()
+        self._warning: asyncio.TimerHandle | None = None
 
     async def enter(self, deadline: float) -> None:
         """Wait until the running call is the first.
@@ -56,6 +67,8 @@ class Line:
 
     async def sleep(self, until: float) -> None:
         """Sleep until the loop's time is *until*, or :meth:`wake` was called since :meth:`expect_changes`."""
+        if self._warning is None:
+            self._warning = self._loop.call_later(WARN_SECONDS, self._warn)
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 await self._changed.wait()
@@ -64,6 +77,20 @@ class Line:
         """Let the first call ask the store again. Any thread may call this."""
         with suppress(RuntimeError):  # its loop is closed, so nothing waits on it
             self._loop.call_soon_threadsafe(self._changed.set)
+
+    def close(self) -> None:
+        """Warn no more, because no call waits."""
+        if self._warning is not None:
+            self._warning.cancel()
+
+    def _warn(self) -> None:
+        """Log why calls wait and for how long, so that a program in a long line does not seem to hang."""
+        seconds = max(0.0, self.opens_at - self._loop.time())
+        if self.refusal is not None:
+            reason, *_ = str(self.refusal).split("; the next slot")
+            log.warning("%s; calls that wait: %d; the next slot is in %.0f s", reason, self.calls, seconds)
+        pause = max(WARN_AGAIN_SECONDS, seconds + WARN_SECONDS)
+        self._warning = self._loop.call_later(pause, self._warn)
 
 
 class Lines:
@@ -88,6 +115,7 @@ class Lines:
             line.calls -= 1
             line.nested -= nested
             if not line.calls:
+                line.close()
                 self._lines.pop(place, None)  # gone already when its loop was closed
 
     @property

@@ -32,6 +32,10 @@ from .spans import SpanReader
 LONG_WORD: Final = 24
 """A word of more characters is shown while it grows, and may be cut; some languages have no blanks."""
 
+JOINER: Final = "\u200d"
+LONGEST_CHARACTER: Final = 32
+"""How many code points are looked at for the start of a joined emoji. More of them are cut anywhere."""
+
 LOOKAHEAD: Final = HEAD_CHARACTERS + LONG_WORD
 """What follows a place decides its rank, so more text than a message is read."""
 
@@ -352,9 +356,22 @@ def end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
 def _fitting(text: str, room: int) -> int:
     """Return how many characters of *text* are no longer than *room*."""
     most = min(len(text), room)
-    if utf16_units(text[:most]) <= room:
-        return most
-    return bisect_right(range(1, most + 1), room, key=lambda n: utf16_units(text[:n]))
+    if utf16_units(text[:most]) > room:
+        most = bisect_right(range(1, most + 1), room, key=lambda n: utf16_units(text[:n]))
+    return most if text.isascii() else _outside_character(text, most)
+
+
+def _outside_character(text: str, at: int) -> int:
+    """Return the last place up to *at* that does not cut an accent or a joined emoji off, if one is near."""
+    for place in range(at, max(0, at - LONGEST_CHARACTER), -1):
+        if place == len(text) or not (_extends(text[place]) or text[place - 1] == JOINER):
+            return place
+    return at
+
+
+def _extends(character: str) -> bool:
+    """Whether *character* is part of what people see as the character before it."""
+    return character == JOINER or "\U0001f3fb" <= character <= "\U0001f3ff" or category(character)[0] == "M"
 
 
 def _prefix(width: int) -> str:

@@ -359,7 +359,8 @@ async def test_a_killed_sender_is_unknown_after_its_limit(troubled, caplog, set_
     with pytest.raises(OutcomeUnknownError, match="not_recorded") as caught:
         await loser
     assert now() - began == pytest.approx(22 if set_back else 125, abs=3)
-    text = "for another call's create_job with dedupe_key 'k', which is being sent"
+    since = dates.as_text(caught.value.sent_at)
+    text = f"dedupe_key 'k': another call has been sending it since {since}, or its process has died"
     (told, warned) = [one for one in caplog.records if text in one.getMessage()]
     assert (told.levelno, warned.levelno) == (logging.INFO, logging.WARNING)
     assert "up to 125 s" in told.getMessage()

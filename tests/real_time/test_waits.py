@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack
 
 import anyio
@@ -12,11 +13,14 @@ from mintlify_async import (
     APIConnectionError,
     APITimeoutError,
     JobTimeoutError,
+    Limit,
     PollPolicy,
+    Quota,
     ServerError,
     as_completed,
     wait_all,
 )
+from mintlify_async.quota import line
 from mintlify_async.testing import JobLife, faults
 
 JOBS = 20
@@ -219,3 +223,22 @@ async def test_polls_that_fail_are_tolerated(service, session):
     service.script.get_job(status=503, times=JOBS)
     assert {record.status for record in await wait_all(jobs)} == {"completed"}
     assert service.requests.count("get_job") == (POLLS + 1) * JOBS
+
+
+async def test_a_line_for_slots_warns_until_nobody_waits(service, monkeypatch, caplog):
+    """A warning says why calls wait, and none follows when the last of them has its slot or is cancelled."""
+    monkeypatch.setattr(line, "WARN_SECONDS", 0.05)
+    monkeypatch.setattr(line, "WARN_AGAIN_SECONDS", 0.05)
+    caplog.set_level(logging.WARNING, logger="mintlify_async")
+    quota = Quota(mode="wait", create_job=Limit(2, per=0.5))
+    async with service.session(quota=quota) as session:
+        await asyncio.gather(*(session.create_job(f"page {number}") for number in range(4)))
+        first, *_ = [record.getMessage() for record in caplog.records]
+        assert first.startswith("quota create_job: every slot is used; calls that wait: 2; the next slot")
+        caplog.clear()
+        cancelled = asyncio.create_task(session.create_job("page 4"))
+        await asyncio.sleep(0.01)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        await asyncio.sleep(0.2)
+        assert not caplog.records
