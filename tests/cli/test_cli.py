@@ -148,6 +148,27 @@ async def test_help_fits():
         assert max(map(len, ended.out.splitlines())) <= 80
 
 
+async def test_help_says_what_each_command_does():
+    """A command's own help opens with the words that the list of commands has for it."""
+    for group in ("", "job", "ledger"):
+        shown = (await run(*group.split(), "--help", COLUMNS="80")).out
+        listed = re.findall(r"^ {4}(\w+) +(\S.*(?:\n {8,}.*)*)", shown, re.MULTILINE)
+        assert len(listed) >= 3
+        for name, words in listed:
+            own = (await run(*group.split(), name, "--help", COLUMNS="80")).out
+            sentence = " ".join(own.split("\n\n")[1].split())
+            assert sentence.lower() == f"{' '.join(words.split())}.".lower()
+
+
+@pytest.mark.parametrize("command", ["ask", "job"])
+async def test_help_ends_with_examples(command):
+    """Each of them is a call of that command."""
+    ended = await run(command, "--help", COLUMNS="80")
+    lines = ended.out.partition("\nexamples:\n")[2].split("\n\n")[0].splitlines()
+    assert len(lines) >= 3
+    assert all(f"mintlify-async {command} " in line for line in lines)
+
+
 @pytest.mark.real
 def test_help_is_quick():
     """No HTTP client, no loop and no rich is loaded for it."""

@@ -240,6 +240,20 @@ async def test_a_full_disk_ends_the_recording_and_no_request(tmp_path, caplog):
     assert [record.levelname for record in caplog.records if "recording" in record.message] == ["WARNING"]
 
 
+async def test_every_request_is_recorded_with_its_time(tmp_path):
+    """``at`` is in seconds since the first request of the file, and that one is at 0."""
+    path = tmp_path / "answer.jsonl"
+    async with LocalService() as service, service.session() as session:
+        await asyncio.sleep(7.0)
+        Recorder(path).record(session)
+        for pause in (1.5, 90.0, 0.0):
+            service.script.ask("It is in the settings.")
+            await session.ask("How do I log in?")
+            await asyncio.sleep(pause)
+    _, *lines = map(json.loads, path.read_text().splitlines())
+    assert [line["at"] for line in lines] == [0.0, 1.5, 91.5]
+
+
 async def test_one_recorder_serves_many_answers_at_once(tmp_path):
     """Each exchange is one line, whatever runs beside it."""
     path = tmp_path / "answer.jsonl"
