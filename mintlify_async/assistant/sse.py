@@ -69,14 +69,28 @@ class SSEDecoder:
         return "\n".join(self._data) if self._data and not self.too_large else None
 
     def _feed(self, text: str) -> list[str]:
+        if self._after_cr:
+            text = text.removeprefix("\n")
+            self._after_cr = False
+        if "\r" in text:
+            self._after_cr = text.endswith("\r")
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        if self.too_large or len(text) > MAX_EVENT_BYTES // 4:  # a character has 4 bytes or less
+            return self._add_lines(text)
+        events: list[str] = []
+        *blocks, rest = text.split("\n\n")
+        for block in blocks:
+            if self._line_bytes or self._data or "\n" in block or not block.startswith("data: "):
+                events += self._add_lines(block + "\n\n")
+            elif not self.too_large:
+                self.data_seen = True
+                events.append(block[6:])  # nearly all events are one line
+        return events + self._add_lines(rest) if rest else events
+
+    def _add_lines(self, text: str) -> list[str]:
         events: list[str] = []
         if self.too_large:
             return events
-        if self._after_cr:
-            text = text.removeprefix("\n")
-        self._after_cr = text.endswith("\r")
-        if "\r" in text:
-            text = text.replace("\r\n", "\n").replace("\r", "\n")
         *lines, incomplete_line = text.split("\n")
         if lines and self._line_bytes:
             lines[0] = self._line.getvalue() + lines[0]

@@ -166,7 +166,7 @@ class MessageStream:
         self._queue: deque[str] = deque()  # the data of events
         self._head = b""
         self._size = 0  # of the body, in bytes
-        self._eof = False
+        self._eof = False  # whether nothing more is read
         self._cause: Exception | None = None
         self._ends: dict[str, StreamEvent | None] = {}  # the announced ends by type; of many, the last
         self.events_seen = 0
@@ -198,6 +198,7 @@ class MessageStream:
         if (excess := self._size - MAX_REPLY_BYTES) > 0:
             data = data[:-excess]
         self._queue.extend(self._sse_decoder.feed(data))
+        self._eof = excess > 0 or self._sse_decoder.too_large
 
     def feed_eof(self, cause: Exception | None = None) -> None:
         """End the body; *cause* is what cut it, or None if it ended properly."""
@@ -230,7 +231,7 @@ class MessageStream:
             if not self.complete:
                 self._fail(event)
             self._end()  # the answer is whole: what follows its end cannot harm it
-        if not self.ended:
+        if self._eof and not self.ended:
             self._at_rest()
         return None
 
@@ -294,26 +295,25 @@ class MessageStream:
             event = evolve(event, error_text=self._finder.mask(event.error_text))
             if not self.complete:
                 self._queue.clear()  # the next step fails
+                self._eof = True
         if isinstance(event, _ENDS):
             self._ends[event.type] = event
         return event
 
     def _at_rest(self) -> None:
-        """Decide how to go on when every complete event was taken."""
+        """Decide how to end when every event was taken and nothing follows."""
         error = self._ends.get("error") if len(self._ends) == 1 else None
         if isinstance(error, ErrorEvent):
             text = self._finder.mask(_words_of(error))  # before it is cut: half a key is not masked
             words = printable(text) or "it did not say why"
             self._fail(AssistantError(f"the assistant failed: {words}", error_text=text))
-        problem: MintlifyError | None = None
+        problem: MintlifyError
         if self._sse_decoder.too_large:
             problem = StreamDecodeError(f"an event is larger than {MAX_EVENT_BYTES} bytes")
         elif self._size > MAX_REPLY_BYTES:
             problem = StreamDecodeError(f"the answer is larger than {MAX_REPLY_BYTES} bytes")
-        elif self._eof:
+        else:
             problem = self._interrupted()
-        if problem is None:
-            return
         if not self.complete:
             self._fail(self._foreign_body() or problem)
         self._end()

@@ -75,7 +75,8 @@ class MemoryLog:
         self._left = left
         self._data = bytearray()
         self._furthest = 0  # the place of the fastest reader
-        self._change = asyncio.Event()  # set for a moment; see _wake()
+        self._more = asyncio.Event()  # set when readers that have read all must look again
+        self._room = asyncio.Event()  # the same for the writer that waits for readers
 
     @property
     def size(self) -> int:
@@ -85,12 +86,12 @@ class MemoryLog:
     def append(self, data: bytes) -> None:
         """Append *data*. A reader gets all data of one cycle of the event loop together."""
         self._data += data
-        self._wake()
+        self._more.set()
 
     def end(self) -> None:
         """Append nothing more. Harmless to repeat."""
         self.ended = True
-        self._wake()
+        self._more.set()
 
     @contextmanager
     def reading(self) -> Generator[None]:
@@ -100,34 +101,31 @@ class MemoryLog:
             yield
         finally:
             self.readers -= 1
-            self._wake()
+            self._room.set()
             if not self.readers:
                 self._left()
 
     async def read(self, place: int) -> tuple[bytes | None, int]:
         """Wait for bytes after *place*. Return them and the place after them; at the end, return None."""
         while place == len(self._data) and not self.ended:
-            await self._change.wait()
+            self._more.clear()
+            await self._more.wait()
         piece = self.since(place, PIECE_BYTES)
         place += len(piece)
         if place > self._furthest:
             self._furthest = place
-            self._wake()  # the writer, if it waits for room
+            self._room.set()
         return piece or None, place
 
     def since(self, place: int, most: int | None = None) -> bytes:
         """Return all bytes after *place*, or *most* of them, without waiting."""
-        return bytes(memoryview(self._data)[place : None if most is None else place + most])
+        return bytes(self._data[place : None if most is None else place + most])
 
     async def room(self) -> None:
         """Return when a reader has come near the log's end, or there is no reader any more."""
         while self.readers and self.size - self._furthest > LEAD_BYTES:
-            await self._change.wait()
-
-    def _wake(self) -> None:
-        """Let all that wait look again."""
-        self._change.set()
-        self._change.clear()
+            self._room.clear()
+            await self._room.wait()
 
 
 @frozen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
@@ -55,28 +55,25 @@ class PageStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the log, and stop when the page leaves."""
-
-        async def send_all() -> None:
-            try:
-                await self._send_log(send)
-            except RelayRefusal as refusal:
-                await refusal.response(scope["method"])(scope, receive, send)
-            except OSError:
-                pass  # the page accepts nothing, or has left, which some servers report in this way
-
-        async def gone() -> None:  # servers of ASGI 2.4 report it only to a pending receive()
-            while (await receive())["type"] != "http.disconnect":
-                pass
-
         async with anyio.create_task_group() as group:
 
-            async def first(step: Callable[[], Awaitable[None]]) -> None:
-                await step()
+            async def send_all() -> None:
+                try:
+                    await self._send_log(send)
+                except RelayRefusal as refusal:
+                    await refusal.response(scope["method"])(scope, receive, send)
+                except OSError:
+                    pass  # the page accepts nothing, or has left, which some servers report in this way
+                group.cancel_scope.cancel()
+
+            async def gone() -> None:  # servers of ASGI 2.4 report it only to a pending receive()
+                while (await receive())["type"] != "http.disconnect":
+                    pass
                 group.cancel_scope.cancel()
 
             # Each in a task: an event then wakes none of the frames of server and framework.
-            group.start_soon(first, send_all)
-            group.start_soon(first, gone)
+            group.start_soon(send_all)
+            group.start_soon(gone)
         if self.background is not None:
             await self.background()
 
