@@ -219,11 +219,13 @@ async def test_a_process_that_is_stopped_in_a_step_frees_its_key(
     other.terminate()
 
 
+@pytest.mark.parametrize("between", ["nothing", "PgBouncer"])
 async def test_a_process_that_is_stopped_in_a_statement_frees_its_key(
-    impatient: PostgresStore, postgres_server: PostgresServer
+    request: pytest.FixtureRequest, impatient: PostgresStore, postgres_server: PostgresServer, between: str
 ):
     """Its statement has arrived without the values. No limit of the server ends it, but who waits does."""
-    async with HeldWire("127.0.0.1", postgres_server.port) as wire:
+    port = postgres_server.port if between == "nothing" else request.getfixturevalue("pgbouncer").port
+    async with HeldWire("127.0.0.1", port) as wire:
         held = PostgresStore(postgres_server.url_at(wire.port), timeout=1)
         await put(held, B)
         wire.hold(2, 60.0)
