@@ -146,7 +146,7 @@ class FakeAgent:
         seen = await self.on_send() if self.on_send else "active"
         if isinstance(seen, QuotaExceededError) or getattr(seen, "sent", None) == "no":
             sending.sent_at = None
-        sending.refused = isinstance(seen, APIStatusError) and seen.status < 500
+        sending.status = seen.status if isinstance(seen, APIStatusError) else 0
         return self._give(seen, job_id)
 
     def _give(self, seen: Seen, job_id: str) -> WholeResponse:
