@@ -52,7 +52,7 @@ next_order = partial(next, itertools.count(1))
 """Returns the order of a moment that is now; see :class:`Moment`."""
 
 
-@frozen(eq=False, slots=False)
+@frozen(eq=False, slots=False)  # made for each poll: see WireValue
 class Moment:
     """One moment, by the clocks of an event loop, the service and the machine.
 

@@ -34,8 +34,7 @@ class Headers(Mapping[str, str]):
 
     def __init__(self, headers: Mapping[str, str] = EMPTY, hidden: str = "") -> None:
         # aiohttp's are found in any case. They are kept as they came, because few are ever read.
-        is_cased = isinstance(headers, CIMultiDictProxy)
-        self._fields = headers if is_cased else lower_headers(headers)
+        self._fields = headers if isinstance(headers, CIMultiDictProxy) else lower_headers(headers)
         self._hidden = hidden
 
     def __getitem__(self, name: str) -> str:

@@ -72,7 +72,7 @@ SHORTEST_SECONDS = 0.001
 """The time of a call whose limit is over already."""
 
 
-@frozen(kw_only=True, eq=False, slots=False)
+@frozen(kw_only=True, eq=False, slots=False)  # made for each question: see WireValue
 class Call:
     """One request, with everything but the key and the host.
 

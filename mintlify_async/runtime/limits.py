@@ -1,4 +1,4 @@
-"""TimeLimits in time: a block that ends when its time is over, or when another task ends it.
+"""Limits in time: a block that ends when its time is over, or when another task ends it.
 
 A limit ends its block only after the loop has looked at its sockets again. If user code blocked the loop past
 the limit, an answer may have arrived meanwhile, and an answer that has arrived is worth more than the limit.
@@ -29,10 +29,9 @@ class Alarm:
         callback: A plain function.
     """
 
-    __slots__ = ("_callback", "_handle", "_loop", "at")
+    __slots__ = ("_callback", "_handle", "_loop")
 
     def __init__(self, at: float, callback: Callable[[], object]) -> None:
-        self.at = at
         self._callback = callback
         self._loop = asyncio.get_running_loop()
         self._handle: asyncio.Handle = self._loop.call_at(at, self._due)

@@ -140,9 +140,8 @@ class PostgresStore:
         if any(row[5] for row in rows):
             await self._correct(keys)
         records = {
-            key: Record(
-                value=bytes(v), version=name, since=since
-            )  # a codec of the app may make something else
+            # The codec of an app's pool may have made something else than bytes.
+            key: Record(value=bytes(v), version=name, since=since)
             for _, key, v, name, since, _ in rows
             if key
         }
