@@ -37,13 +37,13 @@ from .jobs.ledger import Ledger as Ledger
 from .jobs.wait_all import as_completed as as_completed
 from .jobs.wait_all import wait_all as wait_all
 from .messages import Message as Message
+from .model.context_and_filter import ContextItem as ContextItem
+from .model.context_and_filter import SearchFilter as SearchFilter
 from .model.job_record import Job as Job
 from .model.job_record import JobStatus as JobStatus
 from .model.job_ref import JobRef as JobRef
-from .model.question_options import ContextItem as ContextItem
-from .model.question_options import SearchFilter as SearchFilter
 from .model.thread import Thread as Thread
-from .quota.gate import Limit as Limit
+from .quota.counted_limits import Limit as Limit
 from .quota.quota import Quota as Quota
 from .rendering.markdown import answer_markdown as answer_markdown
 from .rendering.markdown import extras_markdown as extras_markdown

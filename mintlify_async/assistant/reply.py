@@ -34,14 +34,14 @@ from ..messages import Message
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
 from ..protocol.responses import response_info
-from ..runtime.limits import TimeLimit
 from ..runtime.logs import Place, caller
+from ..runtime.time_limits import TimeLimit
 from .answer import HOW_TO_READ, Answer, Extras, TextStream, already_read, ended, warn_unread
 from .stream import MessageStream
 
 if TYPE_CHECKING:
-    from ..http.core import Core
     from ..http.live_response import LiveResponse
+    from ..http.session_core import Core
     from ..protocol.calls import Call
     from ..rendering.edits import Edits
     from ..settings.options import Observation

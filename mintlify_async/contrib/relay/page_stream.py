@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 from starlette.responses import Response
 
-from mintlify_async.runtime.limits import TimeLimit
+from mintlify_async.runtime.time_limits import TimeLimit
 
 from .page_events import KEEP_ALIVE
 from .refusals import RelayRefusal, log_refusal

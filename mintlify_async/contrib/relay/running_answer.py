@@ -19,8 +19,8 @@ from attrs import evolve, frozen
 from mintlify_async import MintlifyError, StateError, StreamInterruptedError
 from mintlify_async.assistant.reply import sent_key
 from mintlify_async.events import ErrorEvent, Finish
-from mintlify_async.runtime.limits import TimeLimit
 from mintlify_async.runtime.logs import log_fields
+from mintlify_async.runtime.time_limits import TimeLimit
 
 from .answer_logs import TICK, MemoryLog
 from .chats import Chat
