@@ -45,12 +45,12 @@ from .model.job_ref import JobRef as JobRef
 from .model.thread import Thread as Thread
 from .quota.counted_limits import Limit as Limit
 from .quota.quota import Quota as Quota
-from .rendering.markdown import answer_markdown as answer_markdown
-from .rendering.markdown import extras_markdown as extras_markdown
+from .rendering.answer_as_markdown import answer_markdown as answer_markdown
+from .rendering.answer_as_markdown import extras_markdown as extras_markdown
+from .rendering.finding_sources import AnswerSource as AnswerSource
+from .rendering.finding_sources import sources_of as sources_of
+from .rendering.growing_messages import split_markdown as split_markdown
 from .rendering.readable_text import split_suggestions as split_suggestions
-from .rendering.sources import AnswerSource as AnswerSource
-from .rendering.sources import sources_of as sources_of
-from .rendering.splitting import split_markdown as split_markdown
 from .session import MintlifySession as MintlifySession
 from .settings.assumptions import Assumptions as Assumptions
 from .settings.options import Observer as Observer

@@ -1,8 +1,8 @@
 """Reply: one answer of the assistant, read while it arrives.
 
-Framing, decoding and what counts as an answer's end are in :mod:`mintlify_async.assistant.stream`, which does
-no I/O. This module opens the connection, waits for its bytes and closes it. ``AFTER_FINISH`` says how long it
-reads on after the answer's end.
+Framing, decoding and what counts as an answer's end are in :mod:`.stream_state`, which does no I/O. This
+module opens the connection, waits for its bytes and closes it. ``AFTER_FINISH`` says how long it reads on
+after the answer's end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ..protocol.responses import response_info
 from ..runtime.logs import Place, caller
 from ..runtime.time_limits import TimeLimit
 from .answer import HOW_TO_READ, Answer, Extras, TextStream, already_read, ended, warn_unread
-from .stream import MessageStream
+from .stream_state import MessageStream
 
 if TYPE_CHECKING:
     from ..http.live_response import LiveResponse

@@ -19,7 +19,7 @@ from ..errors import ConfigurationError, StateError
 from ..habits import helpful
 from ..http.session_core import Core
 from ..messages import Message, Question, coerce_messages
-from ..model.json_text import as_object
+from ..model.strict_json import as_object
 from ..model.thread import Thread
 from ..protocol.calls import AskOptions, Call, TurnOptions, ask_call, check_turn_options, new_message_id
 from ..storage.store import Store

@@ -26,10 +26,10 @@ from ..errors import (
     printable,
 )
 from ..model.job_record import Job
-from ..model.json_text import mask_secret
 from ..model.operation import OPERATIONS, OperationName
 from ..model.response_info import lower_headers
 from ..model.secret import Secret
+from ..model.strict_json import mask_secret
 from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse, read_job, request_id, status_error
 from ..runtime import dates

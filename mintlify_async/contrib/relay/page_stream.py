@@ -18,7 +18,7 @@ from .refusals import RelayRefusal, log_refusal
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from .answer_logs import Log
+    from .answer_bytes import Log
 
 FIRST_COMMENT = 5.0  # seconds without a first event (most refusals have come by then)
 SILENCE = 15.0  # seconds between two comments in a silent answer, because proxies close silent connections
