@@ -1,4 +1,4 @@
-"""Values that no ``repr`` shows, because containers and the locals of a traceback print that."""
+"""Values that no ``repr`` shows, because containers and tracebacks print the ``repr`` of locals."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["MASK"]
 T = TypeVar("T")
 
 MASK: Final = "****"
-"""Stands for a secret."""
+"""The text that replaces a secret."""
 
 
 class Secret(str):
     """A string that ``repr`` does not show.
 
-    What is made from it is a plain string, ``"Bearer " + secret`` too: make it a Secret again.
+    Any string made from it is a plain string, for example ``"Bearer " + secret``. Make that a Secret again.
     """
 
     __slots__ = ()
@@ -27,7 +27,7 @@ class Secret(str):
 
 
 class _Refused:
-    """Stands for a secret of a wrong type, of which only the type is kept."""
+    """Replaces a secret of a wrong type. It contains only the type's name."""
 
     __slots__ = ("type_name",)
 
@@ -39,7 +39,7 @@ class _Refused:
 
 
 class _SecretFunction:
-    """Calls a function that returns a secret. A partial function shows its arguments, this does not."""
+    """Calls a function that returns a secret. Unlike a partial function, it does not show the arguments."""
 
     __slots__ = ("_function",)
 
@@ -54,10 +54,10 @@ class _SecretFunction:
 
 
 def hidden(value: T) -> T | Secret:
-    """Return what stands for *value*, a secret of any type, without showing it.
+    """Return an object for *value*, a secret of any type, that does not show it.
 
-    A string becomes a :class:`Secret`. None and what can be awaited stay as they are, and a function can be
-    called. Of a value of another type, only :func:`type_name` can be asked.
+    A string becomes a :class:`Secret`. None and awaitables stay as they are, and a function can be called.
+    For a value of another type, only :func:`type_name` works.
     """
     if value is None or isinstance(value, Secret | _Refused | _SecretFunction) or inspect.isawaitable(value):
         return value

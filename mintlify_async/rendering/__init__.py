@@ -1,4 +1,4 @@
-"""An answer as people see it: sources, Markdown, and chat messages of bounded length."""
+"""An answer for display: sources, Markdown, and chat messages of limited length."""
 
 from typing import TYPE_CHECKING
 
@@ -23,11 +23,11 @@ __all__ = [
     "text_of",
 ]
 
-if not TYPE_CHECKING:  # a type checker finds the mistake
+if not TYPE_CHECKING:  # a type checker reports the mistake without it
 
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise missing_name(__name__, name)
-        from . import growing_messages  # loaded on first use, because only chat surfaces need it
+        from . import growing_messages  # loaded on first use, because only chat bots need it
 
         return getattr(growing_messages, name)
