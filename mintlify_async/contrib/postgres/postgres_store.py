@@ -13,7 +13,7 @@ from mintlify_async.runtime.per_event_loop import LoopLocal
 from mintlify_async.runtime.time_limits import TimeLimit
 from mintlify_async.storage.store import Record, Snapshot, TakeResult, Usage, Window
 
-from ..remote_steps import FirstLoop
+from ..remote_steps import STEP_SECONDS, FirstLoop
 from .connections import (
     Connection,
     ConnectionSource,
@@ -87,7 +87,7 @@ class PostgresStore:
         source: ConnectionSource,
         *,
         table: str = "mintlify_async",
-        timeout: float = 2.0,
+        timeout: float = STEP_SECONDS,
         keep: float | None = None,
         size: int = 4,
         **options: Any,
