@@ -15,6 +15,7 @@ from mintlify_async.storage.store import Record, Snapshot, TakeResult, Usage, Wi
 
 from ..remote_steps import STEP_SECONDS, FirstLoop
 from .connections import (
+    CONNECTIONS,
     Connection,
     ConnectionSource,
     LoopConnections,
@@ -89,7 +90,7 @@ class PostgresStore:
         table: str = "mintlify_async",
         timeout: float = STEP_SECONDS,
         keep: float | None = None,
-        size: int = 4,
+        size: int = CONNECTIONS,
         **options: Any,
     ) -> None:
         check_source(source, options)
