@@ -19,6 +19,9 @@ from mintlify_async.runtime.time_limits import TimeLimit
 
 T = TypeVar("T")
 
+STEP_SECONDS: Final = 2.0
+"""The default of ``timeout=`` of each store: the longest duration of one step, in seconds."""
+
 CANCEL_AGAIN: Final = 0.25
 """Seconds between two cancellations of a step. Drivers swallow some, or clean up for too long."""
 

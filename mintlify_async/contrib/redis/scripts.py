@@ -24,7 +24,7 @@ except ModuleNotFoundError as error:
 from mintlify_async.checks import LARGEST, check_number
 from mintlify_async.errors import ConfigurationError
 
-from ..remote_steps import FirstLoop, StepLine, described
+from ..remote_steps import STEP_SECONDS, FirstLoop, StepLine, described
 
 Argument = str | bytes | int | float
 
@@ -123,7 +123,7 @@ class RedisScripts:
         client: RedisClient,
         *,
         namespace: str = "mintlify",
-        timeout: float = 2.0,
+        timeout: float = STEP_SECONDS,
     ) -> None:
         """Keep the client. Redis is not asked yet."""
         # redis.Redis and the class have the same methods.
