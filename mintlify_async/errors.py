@@ -33,7 +33,7 @@ Everything that an error carries is an attribute. Attributes survive ``pickle`` 
 is kept as a :class:`CauseSummary`, because the original may show the key.
 
 The texts of status errors are made in ``protocol/responses.py``, those of
-``QuotaExceededError`` in ``quota/``, mostly in ``gate.py``.
+``QuotaExceededError`` in ``quota/``, mostly in ``counted_limits.py``.
 """
 
 from __future__ import annotations

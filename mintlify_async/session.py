@@ -14,14 +14,14 @@ from .assistant.reply import Reply
 from .checks import ANONYMOUS, URLObject, check_function, check_type, check_wait
 from .habits import helpful
 from .http.attempts import quota_left, unblock
-from .http.core import Core, Lifetime, Shared
+from .http.session_core import Core, Lifetime, Shared
 from .http.transport import transport_settings
 from .jobs.handle import JobHandle, handle_for, wait_for_own
 from .jobs.requests import create, observed
 from .messages import Message, Question
+from .model.context_and_filter import ContextItem, SearchFilter
 from .model.job_record import Job
 from .model.job_ref import JobRef
-from .model.question_options import ContextItem, SearchFilter
 from .model.secret import hidden
 from .model.thread import Thread
 from .model.wire_value import MISSING, Missing, load_converter
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from .conversation.conversation import Conversation
     from .http.transport import RequestRecorder
-    from .quota.gate import QuotaRemaining
+    from .quota.counted_limits import QuotaRemaining
     from .quota.quota import Quota
     from .storage.store import Store
 

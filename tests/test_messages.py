@@ -22,7 +22,7 @@ from mintlify_async.messages import (
     clean_text,
     coerce_messages,
 )
-from mintlify_async.model.json_text import join_surrogates, json_safe
+from mintlify_async.model.strict_json import join_surrogates, json_safe
 from tests.support.json_values import JSON
 from tests.support.oracle_data import joined, scenarios
 

@@ -17,7 +17,7 @@ from mintlify_async import messages as p
 from mintlify_async.jobs.claims import Claim
 from mintlify_async.model.response_info import ResponseInfo
 from mintlify_async.quota import QuotaRemaining
-from mintlify_async.rendering.splitting import Edit
+from mintlify_async.rendering.growing_messages import Edit
 from mintlify_async.storage import Store
 
 

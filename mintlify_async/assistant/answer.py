@@ -16,16 +16,16 @@ from ..events import StreamEvent
 from ..habits import AsyncOnly, helpful
 from ..messages import Message
 from ..model.in_models import InModels, object_schema, or_null, schema_of
-from ..model.json_text import as_object
 from ..model.response_info import ResponseInfo
+from ..model.strict_json import as_object
 from ..model.thread import Thread
 from ..model.wire_value import without_halves
-from ..rendering.markdown import HasAnswer, answer_markdown
+from ..rendering.answer_as_markdown import HasAnswer, answer_markdown
+from ..rendering.finding_sources import AnswerSource, Suggestion, sources_of
 from ..rendering.readable_text import suggestions_of, text_after
-from ..rendering.sources import AnswerSource, Suggestion, sources_of
 from ..runtime.logs import Place
 from .message_builder import GrowingText
-from .stream import MessageStream
+from .stream_state import MessageStream
 
 HOW_TO_READ: Final = (
     "`await` it, or read it with `async for event in reply`, or with "

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from ..errors import StreamDecodeError, printable
 from ..events import EVENT_TYPES, Data, ReasoningDelta, StreamEvent, TextDelta, UnknownEvent
-from ..model.json_text import (
+from ..model.strict_json import (
     EXCERPT_CHARACTERS,
     decode_json,
     mask_keys,
@@ -23,7 +23,7 @@ from ..model.wire_value import read_value
 __all__ = ["DONE", "build_event", "parse_event", "parse_json", "plain_delta"]
 
 DONE: Final = "[DONE]"
-"""The data that ends an answer and is no event. ``stream`` and the kit's ``redaction`` look for it."""
+"""The data that ends an answer and is no event. ``stream_state`` and the kit's ``redaction`` look for it."""
 
 
 _Delta: TypeAlias = TextDelta | ReasoningDelta

@@ -25,7 +25,7 @@ from attrs import define, evolve, field, fields
 from .. import events as ev
 from .. import messages as msg
 from ..errors import StreamStateError, printable
-from ..model.json_text import join_surrogates
+from ..model.strict_json import join_surrogates
 from ..model.wire_value import MISSING
 from ..rendering.readable_text import ReadableText
 

@@ -1,8 +1,8 @@
 """Reply: one answer of the assistant, read while it arrives.
 
-Framing, decoding and what counts as an answer's end are in :mod:`mintlify_async.assistant.stream`, which does
-no I/O. This module opens the connection, waits for its bytes and closes it. ``AFTER_FINISH`` says how long it
-reads on after the answer's end.
+Framing, decoding and what counts as an answer's end are in :mod:`.stream_state`, which does no I/O. This
+module opens the connection, waits for its bytes and closes it. ``AFTER_FINISH`` says how long it reads on
+after the answer's end.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from ..messages import Message
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
 from ..protocol.responses import response_info
-from ..runtime.limits import TimeLimit
 from ..runtime.logs import Place, caller
+from ..runtime.time_limits import TimeLimit
 from .answer import HOW_TO_READ, Answer, Extras, TextStream, already_read, ended, warn_unread
-from .stream import MessageStream
+from .stream_state import MessageStream
 
 if TYPE_CHECKING:
-    from ..http.core import Core
     from ..http.live_response import LiveResponse
+    from ..http.session_core import Core
     from ..protocol.calls import Call
     from ..rendering.edits import Edits
     from ..settings.options import Observation

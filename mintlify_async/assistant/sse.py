@@ -2,7 +2,7 @@ r"""Splits a stream of bytes into server-sent events and returns the data of eac
 
 A line ends with LF, CRLF or CR and with nothing else. One byte order mark at the start is dropped, and
 invalid UTF-8 becomes U+FFFD. Event names, ids, retries and comments mean nothing in this protocol and are
-skipped. The result does not depend on how the bytes are split. ``stream`` knows what ``[DONE]`` means.
+skipped. The result does not depend on how the bytes are split. ``stream_state`` knows what ``[DONE]`` means.
 The rules are those of https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream.
 
 >>> decoder = SSEDecoder()

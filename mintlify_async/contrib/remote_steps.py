@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from mintlify_async.errors import CauseSummary, MintlifyError, StateError, printable
-from mintlify_async.runtime.limits import TimeLimit
+from mintlify_async.runtime.time_limits import TimeLimit
 
 T = TypeVar("T")
 

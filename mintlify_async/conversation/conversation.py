@@ -17,9 +17,9 @@ from ..assistant.reply import Reply
 from ..checks import check_name
 from ..errors import ConfigurationError, StateError
 from ..habits import helpful
-from ..http.core import Core
+from ..http.session_core import Core
 from ..messages import Message, Question, coerce_messages
-from ..model.json_text import as_object
+from ..model.strict_json import as_object
 from ..model.thread import Thread
 from ..protocol.calls import AskOptions, Call, TurnOptions, ask_call, check_turn_options, new_message_id
 from ..storage.store import Store

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 
 from ..errors import ConfigurationError, StateError, StoreConflictError, printable
 from ..messages import Message, coerce_messages, whole_message
-from ..model.json_text import as_object
+from ..model.strict_json import as_object
 from ..model.thread import Thread
 from ..model.wire_value import without_halves
 from ..protocol.calls import new_message_id

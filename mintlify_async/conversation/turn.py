@@ -23,8 +23,8 @@ from ..messages import Message
 from ..model.thread import Thread, thread_is_lost
 from ..protocol.calls import Call, new_message_id
 from ..rendering.readable_text import shorten
-from ..runtime.limits import TimeLimit
 from ..runtime.recordings import KeptStep, Recordings
+from ..runtime.time_limits import TimeLimit
 from .history import History, TurnQuestion
 from .transcript import Transcript
 from .turn_lock import TurnLock

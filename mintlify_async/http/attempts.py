@@ -26,10 +26,10 @@ from ..errors import (
     printable,
 )
 from ..model.job_record import Job
-from ..model.json_text import mask_secret
 from ..model.operation import OPERATIONS, OperationName
 from ..model.response_info import lower_headers
 from ..model.secret import Secret
+from ..model.strict_json import mask_secret
 from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse, read_job, request_id, status_error
 from ..runtime import dates
@@ -38,14 +38,14 @@ from ..runtime.per_event_loop import session_closed
 from ..runtime.tasks import cancel_requests
 from ..settings.api_keys import Key
 from ..settings.options import Observation
-from .core import Core
 from .failures import CLOSED, AttemptLimit, timed_out
-from .first_byte import CLEAN_UP_SECONDS, Sending
 from .live_response import LiveResponse
 from .retry_after import retry_after_seconds
+from .sending import CLEAN_UP_SECONDS, Sending
+from .session_core import Core
 
 if TYPE_CHECKING:
-    from ..quota.gate import CountedOperation, QuotaRemaining, QuotaScope
+    from ..quota.counted_limits import CountedOperation, QuotaRemaining, QuotaScope
     from ..quota.quota import Lease, Quota
 
 log = logging.getLogger("mintlify_async")
@@ -369,7 +369,7 @@ class _Attempts:
 
         Return for how many seconds at least, if an agent request waits in the line for the end of that.
         """
-        from ..quota.gate import FIRST_BLOCK  # imported on use: most sessions have no quota
+        from ..quota.counted_limits import FIRST_BLOCK  # imported on use: most sessions have no quota
 
         wait = retry_after_seconds(answer.headers, dates.now())
         try:
@@ -550,7 +550,7 @@ async def _revealed(key: Key, operation: str) -> Secret:
 
 def _scope(place: str, key: str | None, fp: str) -> QuotaScope:
     """Return what a call is counted for: a domain, the assistant's *key* and the user *fp*, or a project."""
-    from ..quota.gate import QuotaScope  # imported on use: most sessions have no quota
+    from ..quota.counted_limits import QuotaScope  # imported on use: most sessions have no quota
 
     if key is None:
         return QuotaScope(project=place)

@@ -12,8 +12,8 @@ import aiohttp
 from ..errors import APIConnectionError, APITimeoutError, CauseSummary, MintlifyError
 from ..model.secret import Secret
 from ..protocol.calls import Call
-from ..runtime.limits import TimeLimits
 from ..runtime.per_event_loop import session_closed
+from ..runtime.time_limits import TimeLimits
 from .failures import FOREIGN_ERRORS, summarize
 
 _WORDS = {"first_event": "no event within", "idle": "no data for", "total": "not complete within"}

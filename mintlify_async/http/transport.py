@@ -43,9 +43,9 @@ from ..model.secret import Secret
 from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse
 from ..runtime import dates
-from ..runtime.limits import PASSES, TimeLimit, TimeLimits
 from ..runtime.logs import log_fields
 from ..runtime.per_event_loop import session_closed
+from ..runtime.time_limits import PASSES, TimeLimit, TimeLimits
 from ..settings.assumptions import Assumptions
 from ..settings.environment import service_url
 from ..settings.proxy import PROXY_VARIABLE, own_proxy, proxy_to, unused_proxy
@@ -60,8 +60,8 @@ from .failures import (
     timed_out,
     translate,
 )
-from .first_byte import Sending
 from .live_response import LiveResponse
+from .sending import Sending
 
 if TYPE_CHECKING:
     from aiohttp.client_reqrep import ConnectionKey

@@ -16,9 +16,9 @@ from attrs import evolve
 from ..checks import check_seconds, check_wait
 from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
 from ..habits import AsyncOnly, helpful
-from ..http.core import Core
-from ..http.first_byte import Sending
 from ..http.observer import note_job
+from ..http.sending import Sending
+from ..http.session_core import Core
 from ..model.in_models import InModels, or_null, schema_of
 from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp

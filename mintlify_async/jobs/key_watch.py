@@ -16,8 +16,8 @@ from typing import Final, TypeVar
 from attrs import define, field
 
 from ..errors import StateError
-from ..runtime.limits import TimeLimit
 from ..runtime.tasks import end_tasks, start_task
+from ..runtime.time_limits import TimeLimit
 from ..storage.store import Snapshot, Store
 from .claims import Claim, KeyHeldError, check_same, claim_keys
 

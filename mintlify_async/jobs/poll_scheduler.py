@@ -18,13 +18,13 @@ from typing import Final, TypeAlias
 from attrs import define
 
 from ..errors import APIConnectionError, APIStatusError, APITimeoutError, RateLimitError, StateError
-from ..http.core import Core
 from ..http.retry_after import retry_after_seconds
+from ..http.session_core import Core
 from ..model.job_ref import Stamp
 from ..protocol.calls import Call
 from ..runtime import dates
-from ..runtime.limits import TimeLimit
 from ..runtime.tasks import end_tasks, start_task
+from ..runtime.time_limits import TimeLimit
 from ..settings.poll_policy import PollPolicy
 from .requests import look_at
 from .stale_guard import JobKey, JobState, Look, Moment, response_headers

@@ -12,10 +12,10 @@ from attrs import evolve
 from ..checks import check_dedupe_key
 from ..errors import ConfigurationError, UnexpectedResponseError, printable
 from ..http.attempts import send_job
-from ..http.core import Core
-from ..http.first_byte import Sending
 from ..http.observer import following, note, note_job
 from ..http.retry_after import http_date
+from ..http.sending import Sending
+from ..http.session_core import Core
 from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp
 from ..model.response_info import ResponseInfo

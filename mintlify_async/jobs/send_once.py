@@ -18,7 +18,7 @@ from typing import Final, Protocol, TypeVar
 from attrs import define, evolve, frozen
 
 from ..errors import OutcomeUnknownError, QuotaExceededError, StateError, printable
-from ..http.first_byte import CLEAN_UP_SECONDS, Sending
+from ..http.sending import CLEAN_UP_SECONDS, Sending
 from ..runtime import dates
 from ..runtime.logs import log_fields
 from ..runtime.recordings import RECORD_PATIENCE, Recordings

@@ -31,7 +31,7 @@ from ..errors import (
     NotFoundError,
     UnexpectedResponseError,
 )
-from ..http.core import Core
+from ..http.session_core import Core
 from ..model.job_record import Job
 from ..protocol.calls import get_job_call
 from ..runtime import dates

@@ -19,8 +19,8 @@ from attrs import frozen
 from ..errors import UnexpectedResponseError, printable
 from ..habits import helpful
 from .in_models import InModels
-from .json_text import EXCERPT_CHARACTERS, drop_keys, json_safe, mask_keys
 from .response_info import ResponseInfo
+from .strict_json import EXCERPT_CHARACTERS, drop_keys, json_safe, mask_keys
 from .wire_value import EMPTY, UNCOMPARED, Lenient, WireValue, read_value
 
 

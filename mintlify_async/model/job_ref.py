@@ -15,7 +15,7 @@ from ..checks import check_field, check_segment, check_text
 from ..errors import ConfigurationError, printable
 from ..habits import helpful
 from .in_models import InModels, object_schema
-from .json_text import as_object
+from .strict_json import as_object
 
 __all__ = ["is_reference"]
 

@@ -9,8 +9,8 @@ import attrs
 from attrs import frozen
 from multidict import CIMultiDictProxy
 
-from .json_text import decode_json, whole_characters
 from .secret import MASK
+from .strict_json import decode_json, whole_characters
 from .wire_value import EMPTY, UNCOMPARED, WireValue
 
 _HIDDEN_HEADERS: Final = frozenset({"x-thread-key", "set-cookie", "authorization", "proxy-authorization"})

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from ..checks import check_characters, check_text, copying_slip
 from ..errors import ConfigurationError, MintlifyError, NotFoundError
-from .json_text import as_object
 from .secret import MASK, hidden, type_name
+from .strict_json import as_object
 
 __all__ = ["Thread", "thread_is_lost"]
 

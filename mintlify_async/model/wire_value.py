@@ -31,7 +31,7 @@ from typing import (
 import attrs
 
 from ..errors import ConfigurationError
-from .json_text import DecodeProblem, drop_keys, json_safe, mask_keys, whole_characters
+from .strict_json import DecodeProblem, drop_keys, json_safe, mask_keys, whole_characters
 
 if TYPE_CHECKING:
     # Imported here, because importing cattrs takes a tenth of the time of importing aiohttp, and a program

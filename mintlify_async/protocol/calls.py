@@ -26,8 +26,8 @@ from ..checks import (
 )
 from ..errors import ConfigurationError, printable
 from ..messages import MESSAGES_DEPTH, Message, Question, coerce_messages
+from ..model.context_and_filter import ContextItem, SearchFilter, context_fields, filter_fields
 from ..model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE, Operation
-from ..model.question_options import ContextItem, SearchFilter, context_fields, filter_fields
 from ..model.secret import Secret
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY, MISSING, Missing, without_halves

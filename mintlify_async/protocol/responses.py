@@ -9,7 +9,9 @@ from attrs import define, field
 
 from ..errors import APIStatusError, NotFoundError, UnexpectedResponseError, printable, status_error_class
 from ..model.job_record import Job, job_without_keys
-from ..model.json_text import (
+from ..model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE
+from ..model.response_info import Headers, ResponseInfo
+from ..model.strict_json import (
     EXCERPT_CHARACTERS,
     THREAD_KEY,
     DecodeProblem,
@@ -18,8 +20,6 @@ from ..model.json_text import (
     mask_text,
     whole_characters,
 )
-from ..model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE
-from ..model.response_info import Headers, ResponseInfo
 from ..model.wire_value import without_halves
 from ..settings.assumptions import Assumptions
 from .calls import Call

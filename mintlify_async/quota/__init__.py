@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ..habits import missing_names
-from .gate import Limit, QuotaRemaining
+from .counted_limits import Limit, QuotaRemaining
 from .quota import Quota
 
 __all__ = ["Limit", "Quota", "QuotaRemaining"]

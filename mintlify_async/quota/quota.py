@@ -6,8 +6,8 @@ service, and from learning about a limit by being refused. The rules:
 * Every attempt takes a slot, repeated attempts too. A slot is given back only when nothing was sent.
 * The service may count in fixed or in sliding windows. So no window may exceed a limit, wherever it starts.
   For this, the store has the time of every slot.
-* A 429 from the service stops all calls that share the limit. ``block_seconds`` in ``gate`` says for how
-  long.
+* A 429 from the service stops all calls that share the limit. ``block_seconds`` in ``counted_limits`` says
+  for how long.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..errors import CauseSummary, ConfigurationError, QuotaExceededError, State
 from ..habits import helpful
 from ..storage import MemoryStore
 from ..storage.store import Store, new_version
-from .gate import (
+from .counted_limits import (
     DAY,
     HOUR,
     LONGEST_BLOCK,

@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 from ..habits import missing_name
-from .markdown import answer_markdown, extras_markdown
+from .answer_as_markdown import answer_markdown, extras_markdown
+from .finding_sources import AnswerSource, Suggestion, sources_of
 from .readable_text import split_suggestions, suggestions_of, text_of
-from .sources import AnswerSource, Suggestion, sources_of
 
 if TYPE_CHECKING:
-    from .splitting import Edit, split_markdown
+    from .growing_messages import Edit, split_markdown
 
 __all__ = [
     "AnswerSource",
@@ -28,6 +28,6 @@ if not TYPE_CHECKING:  # a type checker finds the mistake
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise missing_name(__name__, name)
-        from . import splitting  # loaded on first use, because only chat surfaces need it
+        from . import growing_messages  # loaded on first use, because only chat surfaces need it
 
-        return getattr(splitting, name)
+        return getattr(growing_messages, name)

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, Self
 from ..checks import check_seconds
 from ..errors import StateError
 from ..runtime.tasks import start_task
-from .splitting import Edit, MarkdownSplitter
+from .growing_messages import Edit, MarkdownSplitter
 
 SHORTEST_PAUSE: Final = 0.25
 """Seconds without text after which everything is shown, also when edits may follow each other faster."""

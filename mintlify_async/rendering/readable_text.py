@@ -17,8 +17,8 @@ from attrs import evolve
 
 from ..messages import Message, TextPart, clean_text
 from .blocks import HEAD_CHARACTERS, QUOTE, START, OpenBlocks, is_settled, read_line
+from .finding_sources import Suggestion, suggestions_in
 from .site_links import SiteLinks
-from .sources import Suggestion, suggestions_in
 
 _MAY_OPEN: Final = re.compile(r"( {0,3})(?:`{0,2}|~{0,2}|(?:`{3,}|~{3,})[ \t]*([a-z]*)[ \t\r]*)\Z")
 """The start of a line that may open a ``suggestions`` block."""

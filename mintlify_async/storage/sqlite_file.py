@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 BUSY_SECONDS: Final = 10.0
 """How long a step waits while another process holds the lock, in seconds. A commit takes milliseconds.
-``FIRST_BYTE_SECONDS`` in ``http/first_byte.py`` limits the step that marks a claim as *sending*, too."""
+``FIRST_BYTE_SECONDS`` in ``http/sending.py`` limits the step that marks a claim as *sending*, too."""
 
 TRY_SECONDS: Final = 0.25
 """Longest time of one try to get the lock, in seconds. Between two tries, cancelled steps leave."""

@@ -12,7 +12,7 @@ from attrs import define, field
 
 from ..checks import MAX_DEPTH, check_json
 from ..errors import ConfigurationError
-from ..model.json_text import as_object
+from ..model.strict_json import as_object
 from .assistant_answers import AnswerStyle, content_events, search_answer, search_step
 from .customers import Customer
 from .docs_index import DocsIndex

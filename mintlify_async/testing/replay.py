@@ -15,7 +15,7 @@ from attrs import frozen
 from cattrs import BaseValidationError
 
 from ..errors import ConfigurationError
-from ..model.json_text import as_object
+from ..model.strict_json import as_object
 from .faults import Fault
 from .http_answer import Answer, Pause, Piece
 from .operations import find_operation

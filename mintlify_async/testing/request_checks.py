@@ -8,7 +8,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from ..checks import CURRENT_PATH_MAX_CHARACTERS
-from ..model.json_text import as_object
+from ..model.strict_json import as_object
 
 ROLES: Final = ("system", "assistant", "user")
 CONTEXT_TYPES: Final = ("code", "textSelection")

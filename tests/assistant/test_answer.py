@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mintlify_async.assistant.stream import MessageStream
+from mintlify_async.assistant.stream_state import MessageStream
 from mintlify_async.errors import StreamInterruptedError
 from mintlify_async.events import Start, StartStep, TextDelta, TextEnd, TextStart
 from mintlify_async.messages import Message, TextPart
-from mintlify_async.rendering.markdown import answer_markdown, extras_markdown
+from mintlify_async.rendering.answer_as_markdown import answer_markdown, extras_markdown
 from mintlify_async.rendering.readable_text import ReadableText, text_after, text_of
 from mintlify_async.testing.faults import Cut
 

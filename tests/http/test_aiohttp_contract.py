@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from mintlify_async.http.failures import AttemptLimit, known_flaw, log_known_flaw, translate
-from mintlify_async.http.first_byte import Sending
+from mintlify_async.http.sending import Sending
 from mintlify_async.http.transport import RequestBody
 from mintlify_async.protocol.calls import create_job_call
 from mintlify_async.settings.options import Options

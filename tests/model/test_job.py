@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from mintlify_async import OutcomeUnknownError
 from mintlify_async.errors import UnexpectedResponseError
 from mintlify_async.model.job_record import Job, Source
-from mintlify_async.model.json_text import json_safe
 from mintlify_async.model.response_info import Headers, ResponseInfo
+from mintlify_async.model.strict_json import json_safe
 from tests.support.json_values import JSON
 
 JOB: dict[str, Any] = {

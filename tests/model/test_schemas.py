@@ -8,7 +8,7 @@ import sys
 import attrs
 import pytest
 
-from mintlify_async.model.json_text import DecodeProblem
+from mintlify_async.model.strict_json import DecodeProblem
 from mintlify_async.model.wire_value import Lenient, WireValue, read_value
 
 

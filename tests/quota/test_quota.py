@@ -10,7 +10,7 @@ import pytest
 
 from mintlify_async import Limit, MemoryStore, Quota
 from mintlify_async.errors import ConfigurationError, QuotaExceededError, StateError
-from mintlify_async.quota.gate import QuotaScope
+from mintlify_async.quota.counted_limits import QuotaScope
 from mintlify_async.quota.quota import Lease
 from mintlify_async.storage import TakeResult
 from mintlify_async.testing.loop_time import VirtualTime

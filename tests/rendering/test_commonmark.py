@@ -18,9 +18,9 @@ from mintlify_async.cli.terminal import Blocks
 from mintlify_async.messages import Message, SourceUrlPart, TextPart
 from mintlify_async.rendering import sources_of, split_markdown, split_suggestions, suggestions_of, text_of
 from mintlify_async.rendering.blocks import START, read_line
-from mintlify_async.rendering.drafts import utf16_units
+from mintlify_async.rendering.growing_messages import MarkdownSplitter
+from mintlify_async.rendering.message_splitting import utf16_units
 from mintlify_async.rendering.readable_text import ReadableText
-from mintlify_async.rendering.splitting import MarkdownSplitter
 from tests.support import markdown_texts
 from tests.support.markdown_judges import agree, characters, code, kinds, links, suggestion_lines
 

@@ -18,8 +18,8 @@ from mintlify_async.errors import (
     StateError,
     StreamInterruptedError,
 )
-from mintlify_async.rendering.markdown import extras_markdown
-from mintlify_async.rendering.splitting import Edit
+from mintlify_async.rendering.answer_as_markdown import extras_markdown
+from mintlify_async.rendering.growing_messages import Edit
 from mintlify_async.testing.faults import Cut
 
 pytestmark = pytest.mark.usefixtures("virtual")

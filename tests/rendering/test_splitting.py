@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.rendering.drafts import utf16_units
-from mintlify_async.rendering.splitting import Edit, MarkdownSplitter, split_markdown
+from mintlify_async.rendering.growing_messages import Edit, MarkdownSplitter, split_markdown
+from mintlify_async.rendering.message_splitting import utf16_units
 from tests.support.markdown_judges import kinds
 
 words = st.sampled_from(

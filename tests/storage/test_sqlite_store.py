@@ -19,7 +19,7 @@ import pytest
 
 from mintlify_async.errors import ConfigurationError, QuotaExceededError, StateError
 from mintlify_async.quota import Quota
-from mintlify_async.quota.gate import QuotaScope
+from mintlify_async.quota.counted_limits import QuotaScope
 from mintlify_async.runtime import dates
 from mintlify_async.storage import SQLiteStore, Store, sqlite_file
 from mintlify_async.storage.store import change

@@ -17,8 +17,8 @@ from mintlify_async.errors import (
     ServerError,
     status_error_class,
 )
-from mintlify_async.http.core import Core, LoopResources, RetryBudget
-from mintlify_async.http.first_byte import Sending
+from mintlify_async.http.sending import Sending
+from mintlify_async.http.session_core import Core, LoopResources, RetryBudget
 from mintlify_async.jobs.handle import JobHandle, handle_for
 from mintlify_async.jobs.poll_scheduler import PollScheduler, scheduler_of
 from mintlify_async.jobs.requests import created

@@ -21,7 +21,7 @@ except ModuleNotFoundError as error:
     raise extra_missing("postgres", error) from None
 
 from mintlify_async.errors import ConfigurationError, MintlifyError, printable
-from mintlify_async.runtime.limits import TimeLimit
+from mintlify_async.runtime.time_limits import TimeLimit
 
 from ..remote_steps import StepLine, described
 from .postgres_failures import FAILURES, ONLY_READS, BorrowError, explain

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from mintlify_async.checks import LARGEST, check_keep, check_number
 from mintlify_async.errors import ConfigurationError, StateError
-from mintlify_async.runtime.limits import TimeLimit
 from mintlify_async.runtime.per_event_loop import LoopLocal
+from mintlify_async.runtime.time_limits import TimeLimit
 from mintlify_async.storage.store import Record, Snapshot, TakeResult, Usage, Window
 
 from ..remote_steps import FirstLoop

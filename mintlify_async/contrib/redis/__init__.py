@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...habits import missing_names
 from .redis_store import RedisStore
-from .streams import RedisStreamStore
+from .redis_stream_store import RedisStreamStore
 
 __all__ = ["RedisStore", "RedisStreamStore"]
 

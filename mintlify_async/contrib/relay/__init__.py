@@ -27,7 +27,7 @@ from ...habits import missing_names
 from .. import extra_missing
 
 try:
-    from .answer_logs import MemoryStreamStore
+    from .answer_bytes import MemoryStreamStore
     from .refusals import RelayRefusal
     from .relay import Relay
     from .running_answer import RelayedAnswer

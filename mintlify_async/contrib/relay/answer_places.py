@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from mintlify_async import StateError
 
-from .answer_logs import TICK, Log, MemoryStreamStore, SharedLog
+from .answer_bytes import TICK, Log, MemoryStreamStore, SharedLog
 from .chats import Chat
 from .client_address import ADDRESS_SHARE
 from .refusals import BUSY_TEXT, RESTARTING_TEXT, TOO_MANY_TEXT, RelayRefusal, retry_after_header
 from .running_answer import MAKE_WAY, AnswerHooks, Asker, RelayedAnswer, RunningAnswer
 
 if TYPE_CHECKING:
-    from ..redis.streams import RedisStreamStore, SharedAnswer
+    from ..redis.redis_stream_store import RedisStreamStore, SharedAnswer
 
 log = logging.getLogger("mintlify_async.relay")
 

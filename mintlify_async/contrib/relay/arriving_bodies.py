@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from attrs import define, field
 
-from mintlify_async.runtime.limits import TimeLimit
+from mintlify_async.runtime.time_limits import TimeLimit
 
 from .client_address import ADDRESS_SHARE
 

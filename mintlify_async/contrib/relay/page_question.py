@@ -17,8 +17,8 @@ from attrs import field, frozen
 
 from mintlify_async.checks import CURRENT_PATH_MAX_CHARACTERS as PATH_CHARACTERS
 from mintlify_async.checks import check_field, check_number
-from mintlify_async.model.json_text import whole_characters
-from mintlify_async.runtime.limits import TimeLimit
+from mintlify_async.model.strict_json import whole_characters
+from mintlify_async.runtime.time_limits import TimeLimit
 
 from .arriving_bodies import ArrivingBodies, ArrivingBody
 from .refusals import BUSY_TEXT, TOO_LONG_TEXT, RelayRefusal, retry_after_header

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 from starlette.responses import Response
 
-from mintlify_async.runtime.limits import TimeLimit
+from mintlify_async.runtime.time_limits import TimeLimit
 
 from .page_events import KEEP_ALIVE
 from .refusals import RelayRefusal, log_refusal
@@ -18,7 +18,7 @@ from .refusals import RelayRefusal, log_refusal
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from .answer_logs import Log
+    from .answer_bytes import Log
 
 FIRST_COMMENT = 5.0  # seconds without a first event (most refusals have come by then)
 SILENCE = 15.0  # seconds between two comments in a silent answer, because proxies close silent connections

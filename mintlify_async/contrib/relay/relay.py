@@ -28,7 +28,7 @@ from mintlify_async.runtime.logs import log_fields
 
 from ...habits import helpful
 from .. import extra_missing
-from .answer_logs import Log, MemoryStreamStore
+from .answer_bytes import Log, MemoryStreamStore
 from .answer_places import RunningAnswers, chat_key
 from .chats import Chat, PageChat, StoredChats
 from .client_address import ClientAddresses
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mintlify_async import MintlifySession
     from mintlify_async.storage import Store
 
-    from ..redis.streams import RedisStreamStore
+    from ..redis.redis_stream_store import RedisStreamStore
 
 log = logging.getLogger("mintlify_async.relay")
 

@@ -19,10 +19,10 @@ from attrs import evolve, frozen
 from mintlify_async import MintlifyError, StateError, StreamInterruptedError
 from mintlify_async.assistant.reply import sent_key
 from mintlify_async.events import ErrorEvent, Finish
-from mintlify_async.runtime.limits import TimeLimit
 from mintlify_async.runtime.logs import log_fields
+from mintlify_async.runtime.time_limits import TimeLimit
 
-from .answer_logs import TICK, MemoryLog
+from .answer_bytes import TICK, MemoryLog
 from .chats import Chat
 from .page_events import DONE, INTERRUPTED, STOPPED, delta_frame, frame
 from .refusals import (
@@ -38,7 +38,7 @@ from .refusals import (
 if TYPE_CHECKING:
     from mintlify_async import Message, Reply, Thread
 
-    from ..redis.streams import RedisStreamStore
+    from ..redis.redis_stream_store import RedisStreamStore
 
 log = logging.getLogger("mintlify_async.relay")
 

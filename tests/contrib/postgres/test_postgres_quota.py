@@ -18,7 +18,7 @@ time.time = lambda: true_time() + skew  # before anything of ours is imported
 
 import asyncpg, uvloop
 from mintlify_async import Limit, Quota, QuotaExceededError
-from mintlify_async.quota.gate import QuotaScope
+from mintlify_async.quota.counted_limits import QuotaScope
 from mintlify_async.quota.quota import Lease
 from mintlify_async.runtime import dates
 from tests.support.keyed_worker import opened

@@ -16,8 +16,8 @@ pytest.importorskip("fastapi")
 from starlette.applications import Starlette
 
 import mintlify_async
-from mintlify_async.contrib.relay import MemoryStreamStore, answer_logs
-from mintlify_async.contrib.relay.answer_logs import MemoryLog
+from mintlify_async.contrib.relay import MemoryStreamStore, answer_bytes
+from mintlify_async.contrib.relay.answer_bytes import MemoryLog
 from mintlify_async.contrib.relay.page_stream import PageStream
 from mintlify_async.contrib.relay.refusals import BUSY_TEXT, TOO_MANY_TEXT
 from mintlify_async.storage import MemoryStore
@@ -194,7 +194,7 @@ async def test_a_page_that_does_not_read_holds_the_answer_back():
         async with here.page.request() as response:
             await response.content.readuntil(b"Hello ")
             (answer,) = here.relay._answers._running
-            await until(lambda: answer.log.size - answer.log._furthest > answer_logs.LEAD_BYTES)
+            await until(lambda: answer.log.size - answer.log._furthest > answer_bytes.LEAD_BYTES)
             assert answer.log.size < 7_000_000  # of 7.5 million; two sockets hold up to six
             assert (await response.read()).endswith(b"data: [DONE]\n\n")
         await until(lambda: not here.relay.streaming)

@@ -1,4 +1,4 @@
-"""The log of one answer. It has all bytes for the web page, from the first one on, for any number of readers.
+"""The bytes of one answer for web pages: a log from the first byte on, for any number of readers.
 
 The task that reads the answer from the service appends to the log. Each response reads it from the start at
 its own speed. A slow reader slows the writer down, so memory stays bounded.
@@ -23,7 +23,7 @@ from .page_events import DONE, INTERRUPTED
 from .refusals import RelayRefusal
 
 if TYPE_CHECKING:
-    from ..redis.streams import RedisStreamStore
+    from ..redis.redis_stream_store import RedisStreamStore
 
 log = logging.getLogger("mintlify_async.relay")
 

@@ -1,7 +1,7 @@
-"""MarkdownSplitter: splits a growing Markdown text into chat messages of limited length. No I/O.
+"""The chat messages of a growing Markdown text, as edits of limited length. No I/O.
 
 Chat services accept messages of some thousand characters. A long answer is split between paragraphs, lines or
-words; :mod:`.drafts` finds these places. Text that was shown in a message is never taken back.
+words; :mod:`.message_splitting` finds these places. Text that was shown in a message is never taken back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from attrs import frozen
 
 from ..checks import check_number
-from .drafts import LOOKAHEAD, WORD, Draft, Place, end_of
+from .message_splitting import LOOKAHEAD, WORD, Draft, Place, end_of
 
 MIN_LIMIT: Final = 200
 """Smallest limit of a message: below it, the marks of quotes and code blocks would leave no room for text."""

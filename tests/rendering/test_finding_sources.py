@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.messages import Message, SourceDocumentPart, SourceUrlPart, TextPart, ToolPart
-from mintlify_async.rendering.markdown import answer_markdown, extras_markdown
-from mintlify_async.rendering.sources import AnswerSource, sources_of, whole_address
+from mintlify_async.rendering.answer_as_markdown import answer_markdown, extras_markdown
+from mintlify_async.rendering.finding_sources import AnswerSource, sources_of, whole_address
 
 SITE = "https://docs.acme.com"
 

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from ..checks import check_object, check_optional_text, check_text
 from ..errors import ConfigurationError, printable
-from .json_text import as_object
+from .strict_json import as_object
 from .wire_value import EMPTY, WireValue, read_argument
 
 log = logging.getLogger("mintlify_async")

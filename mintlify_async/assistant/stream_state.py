@@ -46,7 +46,7 @@ from ..events import (
     ToolInputDelta,
 )
 from ..messages import Message, whole_message
-from ..model.json_text import (
+from ..model.strict_json import (
     EXCERPT_CHARACTERS,
     DecodeProblem,
     decode_json,

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from ..checks import check_site
 from ..messages import Message, SourceDocumentPart, SourceUrlPart, ToolPart
-from ..model.json_text import as_object
+from ..model.strict_json import as_object
 from ..model.wire_value import WireValue
 from .site_links import SiteAddress
 

@@ -1,4 +1,4 @@
-"""A chat message while it is filled line by line, and the places where it may end. No I/O.
+"""Where a chat message may end, and what the next one repeats, while it is filled line by line. No I/O.
 
 Each message alone shows the blocks that the complete text has. An open code block is closed at its end and
 opened again in the next message. A message that starts inside a quote repeats its marks. One that starts

@@ -8,8 +8,8 @@ from typing import Final, Protocol
 
 from ..checks import check_site
 from ..messages import Message
+from .finding_sources import AnswerSource, sources_of
 from .readable_text import suggestions_of, text_after
-from .sources import AnswerSource, sources_of
 
 
 class HasAnswer(Protocol):

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from mintlify_async.runtime.limits import TimeLimit, TimeLimits
+from mintlify_async.runtime.time_limits import TimeLimit, TimeLimits
 
 
 @pytest.fixture(params=["alone", "among others"])

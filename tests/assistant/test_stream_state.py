@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mintlify_async.assistant import sse
 from mintlify_async.assistant.decode import parse_event, plain_delta
 from mintlify_async.assistant.message_builder import MessageBuilder
-from mintlify_async.assistant.stream import MessageStream
+from mintlify_async.assistant.stream_state import MessageStream
 from mintlify_async.errors import (
     APIConnectionError,
     AssistantError,

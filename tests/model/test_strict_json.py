@@ -8,7 +8,7 @@ import time
 import pytest
 from hypothesis import given
 
-from mintlify_async.model.json_text import drop_keys, json_safe, mask_keys, mask_text
+from mintlify_async.model.strict_json import drop_keys, json_safe, mask_keys, mask_text
 from tests.support.json_values import JSON
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.model.question_options import ContextItem, SearchFilter, filter_fields
+from mintlify_async.model.context_and_filter import ContextItem, SearchFilter, filter_fields
 
 
 def test_context_items() -> None:
