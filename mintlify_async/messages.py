@@ -16,7 +16,8 @@ from attrs import frozen
 from .checks import MAX_DEPTH, TOO_DEEP, check_json, check_text
 from .errors import ConfigurationError
 from .model.in_models import InModels, schema_of
-from .model.strict_json import as_object, drop_keys, join_surrogates, json_safe, mask_keys, whole_characters
+from .model.secret import drop_keys, mask_keys
+from .model.strict_json import as_object, join_surrogates, json_safe, whole_characters
 from .model.wire_value import (
     EMPTY,
     LOCAL,
@@ -108,8 +109,8 @@ class ToolPart(Part):
         tool_call_id: The call.
         state: ``input-streaming``, ``input-available``, ``output-available``, ``output-error``,
             ``approval-requested``, ``approval-responded``, ``output-denied``, or a word of a later version.
-            input: The input. ``MISSING`` while it streams, like every field that was not sent.
-            output: The result of the tool.
+        input: The input. ``MISSING`` while it streams, like every field that was not sent.
+        output: The result of the tool.
         error_text: Why the tool failed.
         raw_input: The text of the input up to now, or an input that does not fit the tool's schema.
         preliminary: Whether another result will replace this one.

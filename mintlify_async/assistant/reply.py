@@ -294,7 +294,8 @@ class Reply(Extras, AsyncOnly):
         edit. All received text is yielded before the iterator ends or raises. ``break`` closes the reply. The
         text is that of :attr:`text_stream`. Yielded text stays, even if a ``reset-step`` discards it.
 
-        every: Seconds between one edit and the next, counted from your request for the next edit.
+        Args:
+            every: Seconds between one edit and the next, counted from your request for the next edit.
                 Telegram and Slack accept about one edit per second in one chat.
             limit: Maximum length of a message, in UTF-16 code units (Telegram: 4096, Discord: 2000), at least
                 200. A longer answer continues in another message, split as by :func:`split_markdown`.

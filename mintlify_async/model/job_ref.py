@@ -76,20 +76,20 @@ class JobRef(InModels):
 
     It can be a field of a pydantic model and the result of a FastAPI handler.
 
-    :meth:`parse` reads ``str(ref)``. The JSON object of :meth:`to_dict` and a pickle contain that text. The
     :meth:`parse` reads ``str(ref)``. The JSON object of :meth:`to_dict` and a pickle contain this text. The
     text has a version. Two references are equal if they name the same job and the same follow-up.
+
     Args:
         project_id: The job's project.
         id: The job's id. It can be any text, because the service does not document its format.
-        created: When the job was created, if it was created by the process that made this reference, or
-            created: When the job was created, if the process that made this reference created it, else None.
-                For 30 s after this time, a 404 is tolerated.
+        created: When the job was created, if the process that made this reference created it, else None.
+            For 30 s after this time, a 404 is tolerated.
         sent: When the newest follow-up was sent, if its result was not read yet; else None.
-            was_final: True if a poll returned a final status before the follow-up was sent, or, without a
-                follow-up, before this reference was made.
+        was_final: True if a poll returned a final status before the follow-up was sent, or, without a
+            follow-up, before this reference was made.
         end: The final status of all polls since the follow-up, or None.
         failing: The time since which all polls of waits failed, or None.
+
     Raises:
         ConfigurationError: *project_id* is not an identifier, or no path can contain *id*.
     """
