@@ -15,7 +15,7 @@ from ..errors import ConfigurationError, StateError
 from ..events import StreamEvent
 from ..habits import AsyncOnly, helpful
 from ..messages import Message
-from ..model.in_models import InModels, object_schema, or_null, schema_of
+from ..model.pydantic_fields import InModels, object_schema, or_null, schema_of
 from ..model.response_info import ResponseInfo
 from ..model.strict_json import as_object
 from ..model.thread import Thread

@@ -17,7 +17,7 @@ pytest.importorskip("fastapi")
 from yarl import URL
 
 from mintlify_async.contrib.relay import arriving_bodies, page_question
-from mintlify_async.testing.loop_time import virtual_time
+from mintlify_async.testing.virtual_clock import virtual_time
 from tests.support.relay_desk import TURN, Desk, desk
 from tests.support.relay_kit import pseudonym, user_message
 
