@@ -14,7 +14,7 @@ import mintlify_async
 from mintlify_async import Assumptions, MintlifySession
 from mintlify_async.cli import verify as verify_command
 from mintlify_async.cli.verify import ANY_KEY, NAMES, Verification
-from mintlify_async.testing import Customer, LocalService, Script
+from mintlify_async.testing import Customer, LocalService, Script, local_operations
 from tests.support.command_line import run
 
 PAGE = Path(mintlify_async.__file__).parent / "docs" / "explanation" / "assumptions.md"
