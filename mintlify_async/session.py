@@ -25,8 +25,8 @@ from .model.secret import hidden
 from .model.thread import Thread
 from .model.wire_value import MISSING, Missing, load_converter
 from .protocol.calls import AskOptions, ask_call, create_job_call
+from .runtime.lasting_steps import Recordings
 from .runtime.logs import caller, log_fields
-from .runtime.recordings import Recordings
 from .settings.api_keys import KeySource
 from .settings.assumptions import Assumptions
 from .settings.environment import from_environment, session_keys

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
@@ -12,19 +11,18 @@ from attrs import frozen
 
 from ..checks import check_bool, check_number, check_optional_text, check_site, check_text
 from ..errors import ConfigurationError, StateError
-from ..events import StreamEvent
-from ..habits import AsyncOnly, helpful
+from ..habits import helpful
 from ..messages import Message
-from ..model.in_models import InModels, object_schema, or_null, schema_of
+from ..model.pydantic_fields import InModels, object_schema, or_null, schema_of
 from ..model.response_info import ResponseInfo
 from ..model.strict_json import as_object
 from ..model.thread import Thread
 from ..model.wire_value import without_halves
 from ..rendering.answer_as_markdown import HasAnswer, answer_markdown
-from ..rendering.finding_sources import AnswerSource, Suggestion, sources_of
-from ..rendering.readable_text import suggestions_of, text_after
+from ..rendering.finding_sources import AnswerSource, sources_of
+from ..rendering.readable_text import text_after
+from ..rendering.suggestions import Suggestion, suggestions_of
 from ..runtime.logs import Place
-from .message_builder import GrowingText
 from .stream_state import MessageStream
 
 HOW_TO_READ: Final = (
@@ -234,68 +232,6 @@ _FIELDS: Final[Mapping[str, Callable[[Answer], Any]]] = {
     "message": lambda answer: answer.message.to_wire(),
 }
 """By field of an answer's JSON: the function that makes the value."""
-
-
-class ClosableEvents(Protocol):
-    """A reply, as the views read it."""
-
-    def __aiter__(self) -> AsyncIterator[StreamEvent]: ...
-
-    def __anext__(self) -> Awaitable[StreamEvent]: ...
-
-    async def aclose(self) -> None:
-        """Stop reading and free the connection."""
-        ...
-
-
-class TextStream(AsyncOnly):
-    """The text of a reply, piece by piece, for display. Together, the pieces are ``answer.text``.
-
-    Some text is held back: a line that may open a ``suggestions`` block, half a surrogate pair, and a text
-    part that starts before the previous part has ended. It is yielded when this is decided. All received text
-    is yielded before the reply's error is raised. Yielded text cannot be taken back. If a second ``start``
-    with another id replaces the message, the new text follows after a blank line, also in ``answer.text``. If
-    a ``reset-step`` discards text, ``answer.text`` has only the replacement.
-    """
-
-    def __init__(self, reply: ClosableEvents, growing_text: Callable[[], GrowingText]) -> None:
-        """Read from *reply*. *growing_text* returns its text; before the start, it raises StateError."""
-        self._reply = reply
-        self._growing_text = growing_text
-        self._text: GrowingText | None = None
-        self._error: Exception | None = None  # raised in the next step, because it arrived with a last piece
-
-    def __aiter__(self) -> Self:
-        """Return itself. If the reply has ended, raise StateError."""
-        aiter(self._reply)
-        return self
-
-    async def aclose(self) -> None:
-        """Close the reply, for ``contextlib.aclosing``."""
-        await self._reply.aclose()
-
-    async def __anext__(self) -> str:
-        """Return the next piece of text, which is never empty. Raise the errors of the reply."""
-        if self._error is not None:
-            raise self._error
-        while True:
-            if self._text is None:
-                with suppress(StateError):  # not started; the first event has no text
-                    self._text = self._growing_text()
-            try:
-                event = await anext(self._reply)
-            except StateError:
-                raise  # another task is reading
-            except Exception as error:
-                rest = self._text.close() if self._text is not None else ""
-                if not rest:
-                    raise
-                self._error = error
-                return rest
-            text = self._text.after(event) if self._text is not None else ""
-            if text:
-                return text
-            del event  # otherwise this frame would keep it in memory while waiting
 
 
 def warn_unread(state: str, made_at: Place) -> None:

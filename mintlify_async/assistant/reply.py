@@ -36,8 +36,9 @@ from ..model.thread import Thread
 from ..protocol.responses import response_info
 from ..runtime.logs import Place, caller
 from ..runtime.time_limits import TimeLimit
-from .answer import HOW_TO_READ, Answer, Extras, TextStream, already_read, ended, warn_unread
+from .answer import HOW_TO_READ, Answer, Extras, already_read, ended, warn_unread
 from .stream_state import MessageStream
+from .text_stream import TextStream
 
 if TYPE_CHECKING:
     from ..http.live_response import LiveResponse

@@ -17,7 +17,7 @@ from ..checks import ANONYMOUS, check_fp, check_name, check_number, check_store,
 from ..errors import ConfigurationError, StateError, printable
 from ..messages import Message
 from ..protocol.calls import new_message_id
-from ..runtime.recordings import KeptStep, Recordings
+from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.tasks import compute
 from ..storage.sql_store import SQLStore
 from ..storage.store import Store, new_version

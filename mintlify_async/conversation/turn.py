@@ -17,12 +17,12 @@ from attrs import define, evolve, field
 
 from ..assistant.reply import CloseIfUnused
 from ..errors import MintlifyError
-from ..http.failures import timed_out
+from ..http.connection_errors import timed_out
 from ..messages import Message
 from ..model.thread import Thread, thread_is_lost
 from ..protocol.calls import Call, new_message_id
 from ..rendering.readable_text import shorten
-from ..runtime.recordings import KeptStep, Recordings
+from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.time_limits import TimeLimit
 from .history import History, TurnQuestion
 from .transcript import Transcript

@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from ..errors import StateError
+from ..runtime.lasting_steps import KeptStep
 from ..runtime.logs import log_fields, logged_if_slow
-from ..runtime.recordings import KeptStep
 from ..runtime.tasks import running_loop
 
 STEPS_APART: Final = 5.0

@@ -38,7 +38,7 @@ from ..runtime.per_event_loop import session_closed
 from ..runtime.tasks import cancel_requests
 from ..settings.api_keys import Key
 from ..settings.options import Observation
-from .failures import CLOSED, AttemptLimit, timed_out
+from .connection_errors import CLOSED, AttemptLimit, timed_out
 from .live_response import LiveResponse
 from .retry_after import retry_after_seconds
 from .sending import CLEAN_UP_SECONDS, Sending

@@ -14,7 +14,7 @@ from ..model.secret import Secret
 from ..protocol.calls import Call
 from ..runtime.per_event_loop import session_closed
 from ..runtime.time_limits import TimeLimits
-from .failures import FOREIGN_ERRORS, summarize
+from .connection_errors import FOREIGN_ERRORS, summarize
 
 _WORDS = {"first_event": "no event within", "idle": "no data for", "total": "not complete within"}
 

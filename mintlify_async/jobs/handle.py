@@ -19,9 +19,9 @@ from ..habits import helpful
 from ..http.observer import note_job
 from ..http.sending import Sending
 from ..http.session_core import Core
-from ..model.in_models import InModels, or_null, schema_of
 from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp
+from ..model.pydantic_fields import InModels, or_null, schema_of
 from ..model.response_info import ResponseInfo
 from ..protocol.calls import Call, get_job_call, send_message_call
 from ..runtime import dates

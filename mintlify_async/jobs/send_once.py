@@ -20,8 +20,8 @@ from attrs import define, evolve, frozen
 from ..errors import OutcomeUnknownError, QuotaExceededError, StateError, printable
 from ..http.sending import CLEAN_UP_SECONDS, Sending
 from ..runtime import dates
+from ..runtime.lasting_steps import RECORD_PATIENCE, Recordings
 from ..runtime.logs import log_fields
-from ..runtime.recordings import RECORD_PATIENCE, Recordings
 from ..runtime.tasks import running_loop
 from ..storage.store import Rule, Snapshot, Store, change, new_version
 from . import claims

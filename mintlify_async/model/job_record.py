@@ -18,7 +18,7 @@ from attrs import frozen
 
 from ..errors import UnexpectedResponseError, printable
 from ..habits import helpful
-from .in_models import InModels
+from .pydantic_fields import InModels
 from .response_info import ResponseInfo
 from .secret import drop_keys, mask_keys
 from .strict_json import EXCERPT_CHARACTERS, json_safe

@@ -14,7 +14,7 @@ from attrs import field, frozen
 from ..checks import check_field, check_segment, check_text
 from ..errors import ConfigurationError, printable
 from ..habits import helpful
-from .in_models import InModels, object_schema
+from .pydantic_fields import InModels, object_schema
 from .strict_json import as_object
 
 __all__ = ["is_reference"]

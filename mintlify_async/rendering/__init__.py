@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 from ..habits import missing_name
 from .answer_as_markdown import answer_markdown, extras_markdown
-from .finding_sources import AnswerSource, Suggestion, sources_of
-from .readable_text import split_suggestions, suggestions_of, text_of
+from .finding_sources import AnswerSource, sources_of
+from .readable_text import text_of
+from .suggestions import Suggestion, split_suggestions, suggestions_of
 
 if TYPE_CHECKING:
     from .growing_messages import Edit, split_markdown

@@ -9,7 +9,8 @@ from typing import Final, Protocol
 from ..checks import check_site
 from ..messages import Message
 from .finding_sources import AnswerSource, sources_of
-from .readable_text import suggestions_of, text_after
+from .readable_text import text_after
+from .suggestions import suggestions_of
 
 
 class HasAnswer(Protocol):

@@ -1,9 +1,9 @@
-"""The sources of an answer, and the pages that it suggests."""
+"""Finds the sources of an answer: each page once, with its sections."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, cast
 
 import attrs
@@ -156,32 +156,3 @@ def _search_results(output: object) -> Iterator[AnswerSource]:
         title = (as_object(page.get("metadata")) or {}).get("title") or page.get("title")
         if isinstance(path, str) and path:
             yield AnswerSource(type="page", url=path, title=title if isinstance(title, str) else None)
-
-
-@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
-class Suggestion(WireValue):
-    """A documentation page that an answer suggests.
-
-    Args:
-        title: The text to show.
-        path: The page's full URL if it is known, else its path on the site.
-    """
-
-    title: str
-    path: str
-
-
-_BULLET: Final = r"[ \t]*(?:[-*][ \t]+)?"
-
-
-def suggestions_in(lines: Iterable[str], site: str | None = None) -> Iterator[Suggestion]:
-    """Yield the suggestions in the lines of a block: ``(Title)[/path]`` or ``[Title](/path)`` each."""
-    for line in lines:
-        # The end of the line is stripped first. A regular expression that looks for it after each ``)[``
-        # would take time quadratic in the length of the line.
-        link = re.sub(_BULLET, "", line.rstrip(" \t\r\n"), count=1)
-        between, end = (")[", "]") if link.startswith("(") else ("](", ")")
-        at = link.rfind(between, 2, -2)  # neither the title nor the path is empty
-        title, path = link[1:at], link[at + 2 : -1]
-        if at > 0 and link[0] in "([" and link[-1] == end and end not in path and path.split() == [path]:
-            yield Suggestion(title=title, path=whole_address(path, site))

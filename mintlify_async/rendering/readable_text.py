@@ -17,7 +17,6 @@ from attrs import evolve
 
 from ..messages import Message, TextPart, clean_text
 from .blocks import HEAD_CHARACTERS, QUOTE, START, OpenBlocks, is_settled, read_line
-from .finding_sources import Suggestion, suggestions_in
 from .site_links import SiteLinks
 
 _MAY_OPEN: Final = re.compile(r"( {0,3})(?:`{0,2}|~{0,2}|(?:`{3,}|~{3,})[ \t]*([a-z]*)[ \t\r]*)\Z")
@@ -41,7 +40,7 @@ def text_of(message: Message, *, site: str | None = None) -> str:
 def text_after(earlier: str, message: Message, site: str | None) -> str:
     """Return the text *earlier* of replaced messages, then :func:`text_of` the message."""
     text = ReadableText(site, has_shown=bool(earlier))
-    return "".join([earlier, *(text.feed(part) + text.end_part() for part in _texts(message))])
+    return "".join([earlier, *(text.feed(part) + text.end_part() for part in texts_of(message))])
 
 
 def shorten(message: Message, characters: int, site: str | None = None) -> Message:
@@ -70,49 +69,12 @@ def _cut(message: Message, at: int, part: TextPart, end: int) -> Message:
     return evolve(message, parts=(*message.parts[:at], evolve(part, text=part.text[:end])))
 
 
-def suggestions_of(message: Message, *, site: str | None = None) -> list[Suggestion]:
-    """Return the pages that an assistant's message suggests. Each page appears once.
-
-    Args:
-        message: The message.
-        site: The site URL. With it, paths become full URLs.
-    """
-    pages: dict[str, Suggestion] = {}
-    for part in _texts(message):
-        for suggestion in suggestions_in(_hidden_lines(part), site):
-            pages.setdefault(suggestion.path, suggestion)
-    return list(pages.values())
-
-
-def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
-    r"""Remove the ``suggestions`` block from a text, and return the text and the suggestions.
-
-    The assistant may add a fenced block of reversed links (``(Title)[/path]``) for buttons. Blocks inside
-    other fenced blocks are not changed. A block whose end has not arrived yet is also removed. Blank lines at
-    the start and line endings at the end are removed.
-
-    Example:
-        >>> split_suggestions("See above.\n\n```suggestions\n(Quickstart)[/quickstart]\n```")
-        ('See above.', [Suggestion(title='Quickstart', path='/quickstart')])
-    """
-    readable = ReadableText()
-    return readable.feed(text) + readable.end_part(), list(suggestions_in(_hidden_lines(text)))
-
-
-def _texts(message: Message) -> Iterator[str]:
+def texts_of(message: Message) -> Iterator[str]:
+    """Return the texts of the text parts of *message*."""
     return (part.text for part in message.parts if isinstance(part, TextPart))
 
 
-def _hidden_lines(text: str) -> Iterator[str]:
-    """Yield the lines of *text* that belong to a ``suggestions`` block."""
-    blocks = START
-    for line in text.split("\n"):
-        before, blocks = blocks, read_line(line, blocks).after
-        if _hides(before) or _hides(blocks):
-            yield line
-
-
-def _hides(blocks: OpenBlocks) -> bool:
+def is_hidden(blocks: OpenBlocks) -> bool:
     """Return whether a ``suggestions`` block is open, outside of quotes and list items."""
     return blocks.fence is not None and not blocks.containers and blocks.fence.info.strip() == "suggestions"
 
@@ -161,7 +123,7 @@ class ReadableText:
         *lines, last_line = piece.split("\n")
         texts = [self._show(self._rest_of_line(line) + self._end_line()) for line in lines]
         texts.append(self._show(self._rest_of_line(last_line)))
-        is_holding = _hides(self._blocks) or self._apart or bool(self._space)
+        is_holding = is_hidden(self._blocks) or self._apart or bool(self._space)
         self._in_line = not is_holding and is_settled(self._line)
         shown = "".join(texts)
         self.has_shown = self.has_shown or shown != ""
@@ -188,7 +150,7 @@ class ReadableText:
 
     def _rest_of_line(self, piece: str) -> str:
         """Return the text to show from *piece*, a piece of one line without a line ending."""
-        if _hides(self._blocks):
+        if is_hidden(self._blocks):
             self._line += piece[: HEAD_CHARACTERS - len(self._line)]
             return ""
         if len(self._line) < HEAD_CHARACTERS:
@@ -221,7 +183,7 @@ class ReadableText:
         """End the line. Return whether it belongs to a ``suggestions`` block."""
         before, self._blocks = self._blocks, self._note_kind()
         self._is_new_line = True
-        return _hides(before) or _hides(self._blocks)
+        return is_hidden(before) or is_hidden(self._blocks)
 
     def _end_line(self) -> str:
         """Return the rest of a complete line, with its line ending."""
