@@ -15,7 +15,6 @@ from .checks import ANONYMOUS, URLObject, check_function, check_type, check_wait
 from .habits import helpful
 from .http.attempts import quota_left, unblock
 from .http.session_core import Core, Lifetime, Shared
-from .http.transport import transport_settings
 from .jobs.handle import JobHandle, handle_for, wait_for_own
 from .jobs.requests import create, observed
 from .messages import Message, Question
@@ -33,6 +32,7 @@ from .settings.assumptions import Assumptions
 from .settings.environment import from_environment, session_keys
 from .settings.options import DEFAULT_RETRIEVAL_PAGE_SIZE, Observer, Options, Timeouts, check_ready
 from .settings.poll_policy import DEFAULT_TIMEOUT, PollPolicy
+from .settings.proxy_and_tls import transport_settings
 from .settings.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
