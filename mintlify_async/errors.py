@@ -32,7 +32,7 @@ Everything that an error carries is an attribute. Attributes survive ``pickle`` 
 ``copy`` and never hold a key. An exception of another library that caused the error
 is kept as a :class:`CauseSummary`, because the original may show the key.
 
-The texts of status errors are made in ``protocol/responses.py``, those of
+The texts of status errors are made in ``protocol/status_errors.py``, those of
 ``QuotaExceededError`` in ``quota/``, mostly in ``counted_limits.py``.
 """
 

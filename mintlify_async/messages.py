@@ -16,7 +16,8 @@ from attrs import frozen
 from .checks import MAX_DEPTH, TOO_DEEP, check_json, check_text
 from .errors import ConfigurationError
 from .model.in_models import InModels, schema_of
-from .model.strict_json import as_object, drop_keys, join_surrogates, json_safe, mask_keys, whole_characters
+from .model.secret import drop_keys, mask_keys
+from .model.strict_json import as_object, join_surrogates, json_safe, whole_characters
 from .model.wire_value import (
     EMPTY,
     LOCAL,

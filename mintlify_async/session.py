@@ -15,7 +15,6 @@ from .checks import ANONYMOUS, URLObject, check_function, check_type, check_wait
 from .habits import helpful
 from .http.attempts import quota_left, unblock
 from .http.session_core import Core, Lifetime, Shared
-from .http.transport import transport_settings
 from .jobs.handle import JobHandle, handle_for, wait_for_own
 from .jobs.requests import create, observed
 from .messages import Message, Question
@@ -33,6 +32,7 @@ from .settings.assumptions import Assumptions
 from .settings.environment import from_environment, session_keys
 from .settings.options import DEFAULT_RETRIEVAL_PAGE_SIZE, Observer, Options, Timeouts, check_ready
 from .settings.poll_policy import DEFAULT_TIMEOUT, PollPolicy
+from .settings.proxy_and_tls import transport_settings
 from .settings.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ class MintlifySession:
     Args:
         project_id: The project of agent jobs. Environment: ``MINTLIFY_PROJECT_ID``.
         domain: The site that the assistant answers about. Environment: ``MINTLIFY_DOMAIN``.
-        site: The site URL, such as ``https://docs.acme.com``. With it, links to documentation pages in
-            answers are full URLs. Environment: ``MINTLIFY_SITE``. A URL object of pydantic, yarl or httpx
+        site: The site URL, such as ``https://docs.acme.com``. With it, links to paths in answers, such as
+            ``/login``, are full URLs. Environment: ``MINTLIFY_SITE``. A URL object of pydantic, yarl or httpx
             is accepted, here and as *base_url*.
         admin_key: The key for agent jobs. It is a string, or a plain or async function that is
             called for each request. Environment: ``MINTLIFY_ADMIN_API_KEY``.

@@ -11,13 +11,8 @@ from typing import Any, Final, TypeAlias
 
 from ..errors import StreamDecodeError, printable
 from ..events import EVENT_TYPES, Data, ReasoningDelta, StreamEvent, TextDelta, UnknownEvent
-from ..model.strict_json import (
-    EXCERPT_CHARACTERS,
-    decode_json,
-    mask_keys,
-    mask_text,
-    scan_text,
-)
+from ..model.secret import mask_keys, mask_text
+from ..model.strict_json import EXCERPT_CHARACTERS, decode_json, scan_text
 from ..model.wire_value import read_value
 
 __all__ = ["DONE", "build_event", "parse_event", "parse_json", "plain_delta"]

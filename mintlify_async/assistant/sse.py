@@ -16,9 +16,7 @@ from codecs import BOM_UTF8, utf_8_decode
 from io import StringIO
 from typing import Final
 
-# A tool's result is 50 to 100 KB on one line. A line that never ends must not fill the memory.
-MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
-"""Largest size of a line, and of the lines of an event together, in bytes."""
+from ..protocol.byte_limits import MAX_EVENT_BYTES
 
 _FIELDS: Final = ("data", "event", "id", "retry")  # assumption: framing
 

@@ -46,23 +46,15 @@ from ..events import (
     ToolInputDelta,
 )
 from ..messages import Message, whole_message
-from ..model.strict_json import (
-    EXCERPT_CHARACTERS,
-    DecodeProblem,
-    decode_json,
-    json_safe,
-    mask_text,
-    whole_characters,
-)
+from ..model.secret import mask_text
+from ..model.strict_json import EXCERPT_CHARACTERS, DecodeProblem, decode_json, json_safe, whole_characters
 from ..model.thread import Thread
 from ..model.wire_value import without_halves
+from ..protocol.byte_limits import MAX_EVENT_BYTES, MAX_REPLY_BYTES
 from ..protocol.failure_words import words_in
 from .decode import DONE, build_event, parse_json, plain_delta
 from .message_builder import GrowingText, MessageBuilder
-from .sse import MAX_EVENT_BYTES, SSEDecoder
-
-MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
-"""Largest answer that is read, in bytes."""
+from .sse import SSEDecoder
 
 _HEAD_BYTES: Final = 4096
 """How many bytes of a body are kept for the excerpt, in case it is not an event stream."""

@@ -22,7 +22,8 @@ from attrs import define
 import mintlify_async as mintlify
 
 from ..errors import ConfigurationError, MintlifyError
-from .ask import question_options, show_sources, stream
+from .answer_output import show_answer, show_sources
+from .ask import question_options
 from .error_advice import UsageError, explain
 from .exit_status import DONE, TROUBLE
 from .run_command import until_terminated
@@ -92,7 +93,7 @@ class _Talk:
             for _ in range(3):  # the prompt blocked the loop, which now handles closed connections
                 await asyncio.sleep(0)
             self.reply = self.chat.ask(question, **question_options(self.options))
-            await stream(self.reply, self.terminal)
+            await show_answer(self.reply, self.terminal)
 
         self.runner.run(until_terminated(ask()))
 

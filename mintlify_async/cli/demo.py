@@ -7,7 +7,7 @@ import argparse
 import mintlify_async as mintlify
 from mintlify_async.testing import AnswerStyle, JobLife, LocalService
 
-from .ask import stream
+from .answer_output import show_answer
 from .exit_status import DONE
 from .job import record_line
 from .terminal import Terminal
@@ -88,5 +88,5 @@ async def _watch(job: mintlify.JobHandle, terminal: Terminal) -> None:
 
 
 async def _answer(reply: mintlify.Reply, terminal: Terminal) -> None:
-    await stream(reply, terminal)
+    await show_answer(reply, terminal)
     terminal.write(f"\n    thread id: {reply.thread_id}")

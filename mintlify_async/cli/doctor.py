@@ -17,7 +17,7 @@ import mintlify_async as mintlify
 
 from ..errors import ConfigurationError, MintlifyError, NotFoundError
 from ..http.failures import known_flaw
-from ..settings.proxy import proxy_to, unused_proxy
+from ..settings.proxy_and_tls import proxy_to, unused_proxy
 from .error_advice import PASSWORD_ADVICE, UsageError, in_flags, message_of, missing_thing, proxy_advice
 from .exit_status import DONE, TROUBLE
 from .settings import BASE_URL, FOR_JOBS, FOR_QUESTIONS, PROJECT, PROXY, SITE, Setting, open_session

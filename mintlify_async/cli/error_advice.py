@@ -1,4 +1,4 @@
-"""Error messages with the problem, its flag or variable, and the exit status."""
+"""Error messages of the command line: the problem, its flag or variable, and what to do."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from ..errors import (
     APIConnectionError,
     AuthenticationError,
     ConfigurationError,
-    JobFailedError,
     JobTimeoutError,
-    MintlifyError,
     NotFoundError,
     OutcomeUnknownError,
     PermissionDeniedError,
     StreamError,
 )
-from .exit_status import GAVE_UP, JOB_FAILED, TROUBLE, UNKNOWN, USAGE
-from .terminal import OutputError, Terminal
+from .exit_status import exit_status_of
+from .terminal import Terminal
 
 
 class UsageError(Exception):
@@ -90,19 +88,7 @@ def explain(error: Exception, terminal: Terminal) -> int:
         terminal.error(line)
     if advice := _advice(error):
         terminal.note(advice)
-    match error:
-        case JobFailedError():
-            return JOB_FAILED
-        case JobTimeoutError():
-            return GAVE_UP
-        case OutcomeUnknownError():
-            return UNKNOWN
-        case OutputError():
-            return TROUBLE
-        case MintlifyError() if not isinstance(error, ConfigurationError):
-            return TROUBLE
-        case _:  # a setting, an argument, or a file that cannot be read or written
-            return USAGE
+    return exit_status_of(error)
 
 
 def message_of(error: Exception, source: str = "") -> str:

@@ -19,8 +19,14 @@ from mintlify_async.runtime.time_limits import TimeLimit
 
 T = TypeVar("T")
 
+STEP_SECONDS: Final = 2.0
+"""The default of ``timeout=`` of each store: the longest duration of one step, in seconds."""
+
 CANCEL_AGAIN: Final = 0.25
 """Seconds between two cancellations of a step. Drivers swallow some, or clean up for too long."""
+
+AWAY: Final = "check that the server runs and has a free connection, and that its URL and password are right"
+"""What the user can do when a server cannot be reached or does not answer."""
 
 
 class FirstLoop:

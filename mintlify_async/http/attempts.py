@@ -28,10 +28,10 @@ from ..errors import (
 from ..model.job_record import Job
 from ..model.operation import OPERATIONS, OperationName
 from ..model.response_info import lower_headers
-from ..model.secret import Secret
-from ..model.strict_json import mask_secret
+from ..model.secret import Secret, mask_secret
 from ..protocol.calls import Call
-from ..protocol.responses import WholeResponse, read_job, request_id, status_error
+from ..protocol.responses import WholeResponse, read_job, request_id
+from ..protocol.status_errors import status_error
 from ..runtime import dates
 from ..runtime.logs import SECONDS, log_fields, logged_if_slow
 from ..runtime.per_event_loop import session_closed

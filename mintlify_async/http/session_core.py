@@ -15,8 +15,10 @@ from ..runtime.per_event_loop import LoopLocal, session_closed
 from ..runtime.recordings import Recordings
 from ..runtime.tasks import finish_shielded
 from ..settings.options import Fact, Observation, Options
+from ..settings.proxy_and_tls import TransportSettings
+from ..settings.retry_policy import RetryBudget
 from .observer import begin_observation
-from .transport import Transport, TransportSettings
+from .transport import Transport
 
 
 class LoopPart(Protocol):
@@ -62,27 +64,6 @@ class LoopResources:
     def abandon(self) -> None:
         """Close the sockets without waiting."""
         self.transport.abandon()
-
-
-class RetryBudget:
-    """The retries that a session may still make: each takes one, each success gives a tenth back."""
-
-    def __init__(self, most: float) -> None:
-        """Begin with *most*, which is also the limit."""
-        self._most = most
-        self._tokens = most
-
-    def take(self) -> bool:
-        """Take one and return True. If there is less than one, return False."""
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
-
-    def succeeded(self) -> None:
-        """Give a tenth back."""
-        if self._tokens < self._most:
-            self._tokens = min(self._most, self._tokens + 0.1)
 
 
 class Shared:

@@ -1,13 +1,11 @@
-"""The connections of one event loop, and sending a request with its headers over them with aiohttp."""
+"""The connections of one event loop, and sending a request over them with aiohttp."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import platform
 import select
 import socket
-import ssl as ssl_module
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -16,39 +14,30 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import aiohttp
 import yarl
-from aiohttp import hdrs, payload
+from aiohttp import payload
 from aiohttp.abc import AbstractStreamWriter
-from attrs import define, field
-from multidict import CIMultiDict
 
 from ..checks import (
     EXITING,
-    URLObject,
-    check_bool,
-    check_client_session,
-    check_type,
     is_exiting,
-    is_loopback,
 )
 from ..errors import (
     APIConnectionError,
-    ConfigurationError,
     MintlifyError,
     StateError,
     UnexpectedResponseError,
+    printable,
 )
 from ..model.response_info import Headers
 from ..model.secret import Secret
+from ..protocol.byte_limits import ANSWER_MAX_BYTES, ERROR_MAX_BYTES, HEADER_MAX_BYTES
 from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse
 from ..runtime import dates
 from ..runtime.logs import log_fields
 from ..runtime.per_event_loop import session_closed
 from ..runtime.time_limits import PASSES, TimeLimit, TimeLimits
-from ..settings.assumptions import Assumptions
-from ..settings.environment import service_url
-from ..settings.proxy import PROXY_VARIABLE, own_proxy, proxy_to, unused_proxy
-from ..version import __version__
+from ..settings.proxy_and_tls import TransportSettings, unused_proxy
 from .failures import (
     FOREIGN_ERRORS,
     AttemptLimit,
@@ -60,6 +49,7 @@ from .failures import (
     translate,
 )
 from .live_response import LiveResponse
+from .request_headers import request_headers
 from .sending import Sending
 
 if TYPE_CHECKING:
@@ -67,14 +57,11 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
 
-__all__ = ["RequestRecorder", "Transport", "TransportSettings", "reset_connection"]
+__all__ = ["RequestRecorder", "Transport", "reset_connection"]
 
-ANSWER_MAX_BYTES = 4 * 1024 * 1024  # a job's record has a dozen short fields
-ERROR_MAX_BYTES = 64 * 1024  # an error page says what matters at its beginning
 ERROR_SECONDS = 2.0  # a stalled error page is not worth waiting longer
 WRITE_BYTES = 64 * 1024
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: what was not sent is dropped
-HEADER_MAX_BYTES = 64 * 1024  # one line; gateways add long policies, and aiohttp's limit is 8,190 bytes
 KEEP_ALIVE_SECONDS = 3.9  # servers close an idle connection after 5 s or more: never write at that moment
 RECEIVE_BYTES = 128 * 1024  # of the kernel for a connection; uvloop reads megabytes in one turn of the loop
 LONGEST_CONNECT = 1e9  # seconds; aiohttp rounds its limits up and cannot round infinity
@@ -82,60 +69,12 @@ LONGEST_CONNECT = 1e9  # seconds; aiohttp rounds its limits up and cannot round 
 log = logging.getLogger("mintlify_async")
 
 T = TypeVar("T")
-USER_AGENT = f"mintlify-async/{__version__} Python/{platform.python_version()} aiohttp/{aiohttp.__version__}"
-COMMON_HEADERS = {
-    hdrs.ACCEPT_ENCODING: "identity",  # compressed answers arrive late and can be bombs
-    hdrs.USER_AGENT: USER_AGENT,
-}
 
 
 RequestRecorder: TypeAlias = Callable[
     [Call, Mapping[str, str], Awaitable[aiohttp.ClientResponse]], Awaitable[aiohttp.ClientResponse]
 ]
 """Gets a call, its headers and the pending response. Returns the response to read."""
-
-
-@define(kw_only=True, eq=False, repr=False, match_args=False)
-class TransportSettings:
-    """How connections are made, the same for every loop.
-
-    Args:
-        base_url: Checked, without a trailing slash.
-        client_session: A borrowed aiohttp session, or None for our own.
-        proxy: A proxy's URL.
-        ssl: A context for verification, or None for the default.
-        recorder: Records every request with its response, or None. The testing kit sets it.
-    """
-
-    base_url: str
-    client_session: aiohttp.ClientSession | None = field(default=None, repr=False)
-    proxy: str | None = field(default=None, repr=False)
-    ssl: ssl_module.SSLContext | None = None
-    recorder: RequestRecorder | None = None
-
-
-def transport_settings(
-    assumptions: Assumptions,
-    base_url: str | URLObject | None,
-    allow_insecure_http: bool,
-    client_session: aiohttp.ClientSession | None,
-    proxy: str | None,
-    ssl: ssl_module.SSLContext | None,
-) -> TransportSettings:
-    """Return how a session connects, checked."""
-    check_type(ssl, "ssl", ssl_module.SSLContext)  # aiohttp's ssl=False would verify nothing
-    check_bool(allow_insecure_http, "allow_insecure_http")
-    check_client_session(client_session)
-    if hdrs.EXPECT in getattr(client_session, "headers", {}):
-        text = "client_session must not have the default header Expect: its headers leave before the body"
-        raise ConfigurationError(text, field="client_session")
-    url = service_url(assumptions, base_url, allow_insecure_http=allow_insecure_http)
-    variable = ""
-    # The argument of a local service, or a borrowed session, says how to connect.
-    if proxy is None and client_session is None and not (base_url is not None and is_loopback(url)):
-        proxy, variable = own_proxy(), PROXY_VARIABLE
-    proxy = proxy_to(url, proxy, variable=variable)
-    return TransportSettings(base_url=url, client_session=client_session, proxy=proxy, ssl=ssl)
 
 
 class RequestBody(payload.Payload):
@@ -288,7 +227,7 @@ class Transport:
         session = self._session(call, fresh=fresh)
         block = TimeLimit(limit.at, self._limits)
         body = RequestBody(call.body, sending, block) if call.body is not None else None
-        headers = self._headers(call, key)
+        headers = request_headers(call, key)
         options: dict[str, Any] = {}
         if body is not None and (middlewares := getattr(session, "_middlewares", ())):  # no public way to ask
             options["middlewares"] = (*middlewares, body.follow)
@@ -315,8 +254,9 @@ class Transport:
         except asyncio.CancelledError:
             if call.operation.costs and not sending.had_no_effect:
                 log.warning(
-                    "%s was cancelled after it was sent; the service may have accepted it",
+                    "%s was cancelled after it was sent; the service may have accepted it: %s",
                     call.operation.name,
+                    _next_step(sending.dedupe_key),
                     extra=log_fields(call.operation.name, job_id=call.job_id),
                 )
             if body is not None:
@@ -363,15 +303,6 @@ class Transport:
         unconnected = failure.reason in ("dns", "connect") or getattr(failure, "phase", "") == "connect"
         if direct and unconnected and (hint := unused_proxy(self._settings.base_url)):
             failure.args = (f"{failure}; {hint}",)
-
-    def _headers(self, call: Call, key: Secret) -> CIMultiDict[str]:
-        headers = CIMultiDict(COMMON_HEADERS)
-        headers[hdrs.ACCEPT] = call.operation.accept
-        headers.update(call.headers)
-        if call.body is not None:
-            headers[hdrs.CONTENT_TYPE] = "application/json"
-        headers[hdrs.AUTHORIZATION] = Secret(f"Bearer {key}")
-        return headers
 
     def _session(self, call: Call, *, fresh: bool) -> aiohttp.ClientSession:
         if self._closed:
@@ -460,6 +391,15 @@ class Transport:
             session.detach()
             if connector is not None:
                 _close_connector(connector)
+
+
+def _next_step(dedupe_key: str | None) -> str:
+    if dedupe_key is None:
+        return "look at the dashboard or the repository before you send it again"
+    return (
+        f"call it again with dedupe_key {printable(dedupe_key, 80)!r}, which sends nothing, and returns the "
+        "job or says how to find it"
+    )
 
 
 class _Connector(aiohttp.TCPConnector):

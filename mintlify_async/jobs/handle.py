@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from functools import partial
-from typing import Any, Final, Generic, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from attrs import evolve
 
 from ..checks import check_seconds, check_wait
 from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
-from ..habits import AsyncOnly, helpful
+from ..habits import helpful
 from ..http.observer import note_job
 from ..http.sending import Sending
 from ..http.session_core import Core
@@ -31,6 +31,7 @@ from ..settings.poll_policy import DEFAULT_TIMEOUT
 from .requests import look_at, moment, observed, once, post, states_of
 from .stale_guard import JobState, Look, UnderWay, response_headers
 from .wait import JobWait
+from .watch import JobWatch
 
 log = logging.getLogger("mintlify_async")
 
@@ -378,59 +379,3 @@ async def wait_for_own(handle: JobHandle, timeout: float | None, *, check: bool)
             extra=log_fields("run_job", job_id=handle.id),
         )
         raise
-
-
-class Steps(AsyncOnly, Generic[T]):
-    """An async iterator over jobs with one consumer. It ends with the first error of a step.
-
-    A step that is cancelled leaves the iterator usable.
-    """
-
-    _stepping = False
-    _ended = False
-
-    def __aiter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    async def __anext__(self) -> T:
-        """Return the next item.
-
-        Raises:
-            JobTimeoutError: The timeout has passed.
-            StateError: Another task is in a step, or the session is closed.
-        """
-        if self._ended:
-            raise StopAsyncIteration
-        if self._stepping:
-            raise StateError("another task is already reading this iterator; read it in one task")
-        self._stepping = True
-        try:
-            return await self._step()
-        except Exception:
-            await self.aclose()
-            raise
-        finally:
-            self._stepping = False
-
-    async def _step(self) -> T:
-        raise NotImplementedError
-
-    async def aclose(self) -> None:
-        """Finish. Safe to repeat."""
-        self._ended = True
-
-
-class JobWatch(Steps[Job]):
-    """An async iterator over the records of one job; see :meth:`JobHandle.watch`."""
-
-    def __init__(self, begin: Callable[[], JobWait]) -> None:
-        """Watch by the wait that *begin* returns. The first step makes the first poll."""
-        self._begin = begin
-        self._wait: JobWait | None = None
-
-    async def _step(self) -> Job:
-        self._wait = self._wait or self._begin()
-        job = await self._wait.change()
-        self._ended = job.done
-        return job

@@ -35,7 +35,7 @@ from ..http.session_core import Core
 from ..model.job_record import Job
 from ..protocol.calls import get_job_call
 from ..runtime import dates
-from ..settings.poll_policy import NOT_FOUND_SECONDS, SHORTEST
+from ..settings.poll_policy import FIRST, NOT_FOUND_SECONDS, SHORTEST
 from ..settings.retry_policy import TRY_AGAIN_STATUSES
 from .poll_scheduler import scheduler_of
 from .stale_guard import JobState, Look, next_order
@@ -135,9 +135,9 @@ class JobWait:
         return error
 
     def _due(self) -> float:
-        """Return when the next look is due. The first is due immediately. Later pauses grow."""
+        """Return when the next look is due."""
         if self._polls == 0:
-            return self._began
+            return self._began + FIRST
         delay = self._policy.delay(self._polls, random.random())
         counts_in = self._state.counts_in(self._looked_at)
         if counts_in is not None:  # the poll at the end of the window is the one that counts

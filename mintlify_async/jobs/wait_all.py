@@ -15,7 +15,8 @@ from ..habits import helpful
 from ..model.job_record import Job
 from ..runtime.tasks import end_tasks, start_task
 from ..settings.poll_policy import DEFAULT_TIMEOUT
-from .handle import JobHandle, Steps
+from .handle import JobHandle
+from .watch import Steps
 
 
 @helpful

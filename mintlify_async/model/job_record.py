@@ -20,7 +20,8 @@ from ..errors import UnexpectedResponseError, printable
 from ..habits import helpful
 from .in_models import InModels
 from .response_info import ResponseInfo
-from .strict_json import EXCERPT_CHARACTERS, drop_keys, json_safe, mask_keys
+from .secret import drop_keys, mask_keys
+from .strict_json import EXCERPT_CHARACTERS, json_safe
 from .wire_value import EMPTY, UNCOMPARED, Lenient, WireValue, read_value
 
 

@@ -1,9 +1,14 @@
-"""Values that no ``repr`` shows, because containers and the locals of a traceback print that."""
+"""Secrets: values that no ``repr`` shows, and masks over keys in texts and JSON values.
+
+Containers and the locals of a traceback print the ``repr`` of what is in them.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeVar, cast
 
 __all__ = ["MASK"]
@@ -12,6 +17,9 @@ T = TypeVar("T")
 
 MASK: Final = "****"
 """Stands for a secret."""
+
+THREAD_KEY: Final = "threadKey"
+"""The name of the thread's secret in JSON."""
 
 
 class Secret(str):
@@ -69,3 +77,113 @@ def hidden(value: T) -> T | Secret:
 def type_name(value: object) -> str:
     """Return the name of the type of *value*, which may be hidden."""
     return value.type_name if isinstance(value, _Refused) else type(value).__name__
+
+
+_CONTAINERS: Final = (dict, list)
+
+
+def mask_keys(content: Any) -> Any:
+    """Return *content* with every thread key in it masked; the same object when there is none.
+
+    >>> mask_keys({"threadKey": "secret", "n": 1})
+    {'threadKey': '****', 'n': 1}
+    """
+    return _without_keys(content, lambda fields: {**fields, THREAD_KEY: MASK})
+
+
+def drop_keys(content: Any) -> Any:
+    """Return *content* without the thread keys in it; the same object when there is none."""
+    return _without_keys(content, lambda fields: {k: v for k, v in fields.items() if k != THREAD_KEY})
+
+
+def _without_keys(content: Any, treat: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    if isinstance(content, list):
+        items = cast("Sequence[Any]", content)
+        treated = [_without_keys(item, treat) for item in items]
+        return treated if any(a is not b for a, b in zip(treated, items, strict=True)) else items
+    if not isinstance(content, dict):
+        return content
+    fields = cast("dict[str, Any]", content)
+    replacements: dict[str, Any] = {}
+    for name, item in fields.items():
+        if isinstance(item, _CONTAINERS) and (replacement := _without_keys(item, treat)) is not item:
+            replacements[name] = replacement
+    if replacements:
+        fields = {**fields, **replacements}
+    return fields if fields.get(THREAD_KEY) is None else treat(fields)
+
+
+_KEY_IN_TEXT: Final = re.compile(
+    r"""(threadKey(?:\\*["'])?\s*[:=]\s*)"""
+    r"""(?:(?P<quote>\\*["'])(?:(?!(?<!\\)(?P=quote)).)+|(?:[^"'\\\s,}&]|\\+(?:/|u[0-9a-fA-F]{4}))+)"""
+)
+"""A thread's key: in quotation marks up to the closing one, over escapes, or else one word."""
+
+_ESCAPED_ASCII: Final = re.compile(r"u00[2-7]|%[2-7]")
+
+_UNESCAPED: Final = re.compile(r"[\w.~-]*", re.ASCII)
+"""A key that only ``\\uXXXX`` or ``%XX`` can write otherwise."""
+
+
+def mask_secret(text: str, secret: str) -> str:
+    r"""Return *text* with *secret* masked in every form that JSON and URLs give it, also cut or nested JSON.
+
+    >>> mask_secret(r'{"error": "a\/b\u002bc"}', "a/b+c")
+    '{"error": "****"}'
+    """
+    text = text.replace(secret, MASK)
+    if "\\" not in text and "%" not in text:  # every other form has one of them
+        return text
+    if _UNESCAPED.fullmatch(secret) and not _ESCAPED_ASCII.search(text):
+        return text
+    return _every_form(secret).sub(MASK, text)
+
+
+@lru_cache(maxsize=64)  # its arguments show nowhere
+def _every_form(secret: str) -> re.Pattern[str]:
+    # A run of backslashes is one atomic group, which also takes those of the escape behind it. If each one
+    # had its own forms, a long run could be divided between them in exponentially many ways.
+    return re.compile("".join(map(_run_and_next, re.finditer(r"(\\*)([^\\]?)", secret))))
+
+
+def _run_and_next(found: re.Match[str]) -> str:
+    """Return a pattern of the forms of some backslashes and of the character behind them."""
+    length, character = len(found[1]), found[2]
+    if not length:
+        return _forms(character)
+    is_own = found.string.startswith("u005c", found.start(2))  # of the key itself, and no escape
+    backslash = r"\\|%(?i:5c)" if is_own else r"\\|%(?i:5c)|u(?i:005c)"
+    return f"(?>(?:{backslash}){{{length},{8 * length + 7}}}){_forms(character, escape='')}"
+
+
+def _forms(character: str, escape: str = r"\\{1,7}") -> str:
+    """Return a pattern of the forms of *character*: itself, escaped in JSON (within JSON), or in a URL.
+
+    *escape* is the pattern of the backslashes before an escape. It is empty if they are matched already.
+    """
+    if not character:
+        return ""
+    # Each nesting doubles the backslashes; a bound keeps the search linear.
+    units = character.encode("utf-16-be", "surrogatepass")
+    codes = [f"u(?i:{units[at : at + 2].hex()})" for at in range(0, len(units), 2)]
+    escaped = escape + r"\\{1,7}".join(codes)
+    quoted = "".join(f"%(?i:{byte:02x})" for byte in character.encode("utf-8", "surrogatepass"))
+    plain = re.escape(character)
+    if escape and not character.isalnum():
+        plain = rf"\\{{0,7}}{plain}"
+    return f"(?:{escaped}|{plain}|{quoted})"
+
+
+def mask_text(text: str, key: str | None = None) -> str:
+    """Return *text*, JSON or not and perhaps cut, with thread keys masked, and *key* wherever it occurs.
+
+    >>> mask_text('{"threadKey":"secr')
+    '{"threadKey":"****'
+    """
+    if key:
+        text = mask_secret(text, key)
+    return _KEY_IN_TEXT.sub(_masked_key, text) if THREAD_KEY in text else text
+
+
+def _masked_key(match: re.Match[str]) -> str:
+    return f"{match[1]}{match['quote'] or ''}{MASK}"

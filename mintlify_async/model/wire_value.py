@@ -31,7 +31,8 @@ from typing import (
 import attrs
 
 from ..errors import ConfigurationError
-from .strict_json import DecodeProblem, drop_keys, json_safe, mask_keys, whole_characters
+from .secret import drop_keys, mask_keys
+from .strict_json import DecodeProblem, json_safe, whole_characters
 
 if TYPE_CHECKING:
     # Imported here, because importing cattrs takes a tenth of the time of importing aiohttp, and a program

@@ -21,6 +21,9 @@ NOT_FOUND_SECONDS: Final = 30.0
 JITTER: Final = 0.2
 """How much an interval varies to either side, as a fraction of it: waits do not poll together."""
 
+FIRST: Final = 0.0
+"""Seconds until the first poll of a wait."""
+
 SHORTEST: Final = 1.0
 """Shortest interval between two polls of a wait, in seconds."""
 

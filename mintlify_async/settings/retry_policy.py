@@ -98,3 +98,24 @@ class RetryPolicy:
         if resend == "always":
             return status in TRY_AGAIN_STATUSES if outcome == "answered" else status != 501
         return resend == "by choice" and outcome == "unknown" and self.resend_questions
+
+
+class RetryBudget:
+    """The retries that a session may still make: each takes one, each success gives a tenth back."""
+
+    def __init__(self, most: float) -> None:
+        """Begin with *most*, which is also the limit."""
+        self._most = most
+        self._tokens = most
+
+    def take(self) -> bool:
+        """Take one and return True. If there is less than one, return False."""
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    def succeeded(self) -> None:
+        """Give a tenth back."""
+        if self._tokens < self._most:
+            self._tokens = min(self._most, self._tokens + 0.1)

@@ -29,6 +29,9 @@ from .postgres_failures import FAILURES, ONLY_READS, BorrowError, explain
 CLOSE_SECONDS: Final = 1.0
 """How long closing waits for running steps and for the server, in seconds."""
 
+CONNECTIONS: Final = 4
+"""The default of ``size=``: how many connections are open at a time on one event loop."""
+
 OWN_OPTIONS: Final = {"dsn", "loop", "connection_class", "record_class", "timeout"}
 """Arguments of ``asyncpg.connect`` that are not the caller's."""
 

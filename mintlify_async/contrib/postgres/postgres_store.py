@@ -13,8 +13,9 @@ from mintlify_async.runtime.per_event_loop import LoopLocal
 from mintlify_async.runtime.time_limits import TimeLimit
 from mintlify_async.storage.store import Record, Snapshot, TakeResult, Usage, Window
 
-from ..remote_steps import FirstLoop
+from ..remote_steps import STEP_SECONDS, FirstLoop
 from .connections import (
+    CONNECTIONS,
     Connection,
     ConnectionSource,
     LoopConnections,
@@ -87,9 +88,9 @@ class PostgresStore:
         source: ConnectionSource,
         *,
         table: str = "mintlify_async",
-        timeout: float = 2.0,
+        timeout: float = STEP_SECONDS,
         keep: float | None = None,
-        size: int = 4,
+        size: int = CONNECTIONS,
         **options: Any,
     ) -> None:
         check_source(source, options)

@@ -23,6 +23,7 @@ from mintlify_async.storage.store import (
     new_version,
 )
 
+from ..remote_steps import STEP_SECONDS
 from .scripts import Argument, RedisClient, RedisScripts, text
 
 MICROSECONDS: Final = 1_000_000
@@ -155,7 +156,7 @@ class RedisStore(RedisScripts, NothingToClose):
         client: RedisClient,
         *,
         namespace: str = "mintlify",
-        timeout: float = 2.0,
+        timeout: float = STEP_SECONDS,
         keep: float | None = None,
     ) -> None:
         """Keep the client. Redis is not asked yet."""

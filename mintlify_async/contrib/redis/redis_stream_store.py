@@ -20,6 +20,7 @@ from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.storage.store import NothingToClose
 
 from ...habits import helpful
+from ..stream_store import GRACE_SECONDS, KEEP_SECONDS
 from .scripts import RedisScripts, text
 
 ReadState = Literal["running", "ended", "lost"]
@@ -74,8 +75,8 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         *,
         namespace: str = "mintlify",
         timeout: float = 1.0,
-        grace: float = 60.0,
-        keep: float = 60.0,
+        grace: float = GRACE_SECONDS,
+        keep: float = KEEP_SECONDS,
     ) -> None:
         super().__init__(client, namespace=namespace, timeout=timeout)
         check_seconds(grace, "grace", zero=True)

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 
 from ...habits import missing_names
 from .. import extra_missing
+from ..stream_store import MemoryStreamStore
 
 try:
-    from .answer_bytes import MemoryStreamStore
     from .refusals import RelayRefusal
     from .relay import Relay
     from .running_answer import RelayedAnswer

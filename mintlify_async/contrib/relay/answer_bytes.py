@@ -12,12 +12,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from attrs import field, frozen
+from attrs import frozen
 
 from mintlify_async import StateError
-from mintlify_async.checks import LARGEST, check_field, check_number
-from mintlify_async.habits import helpful
-from mintlify_async.storage.store import NothingToClose
 
 from .page_events import DONE, INTERRUPTED
 from .refusals import RelayRefusal
@@ -37,23 +34,6 @@ TICK = 0.1
 """Seconds between two writes of an answer, and between two looks of a reader on another worker."""
 
 _END = -1  # the place after the end of a log on another worker
-
-
-@helpful
-@frozen(kw_only=True)
-class MemoryStreamStore(NothingToClose):
-    """Running answers in the memory of this process, for an app with one worker.
-
-    Args:
-        grace: Seconds for which an answer continues without a reader. Then it is stopped at the service.
-        keep: Seconds for which an answer can be read after its end, by a page that was being reloaded then.
-
-    Raises:
-        ConfigurationError: An argument is below 0 or no finite number.
-    """
-
-    grace: float = field(default=60.0, validator=check_field(check_number, least=0, most=LARGEST))
-    keep: float = field(default=60.0, validator=check_field(check_number, least=0, most=LARGEST))
 
 
 class MemoryLog:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from mintlify_async import StateError
 
-from .answer_bytes import TICK, Log, MemoryStreamStore, SharedLog
+from ..stream_store import MemoryStreamStore
+from .answer_bytes import TICK, Log, SharedLog
 from .chats import Chat
 from .client_address import ADDRESS_SHARE
 from .refusals import BUSY_TEXT, RESTARTING_TEXT, TOO_MANY_TEXT, RelayRefusal, retry_after_header

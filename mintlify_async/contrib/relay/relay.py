@@ -28,7 +28,8 @@ from mintlify_async.runtime.logs import log_fields
 
 from ...habits import helpful
 from .. import extra_missing
-from .answer_bytes import Log, MemoryStreamStore
+from ..stream_store import MemoryStreamStore
+from .answer_bytes import Log
 from .answer_places import RunningAnswers, chat_key
 from .chats import Chat, PageChat, StoredChats
 from .client_address import ClientAddresses

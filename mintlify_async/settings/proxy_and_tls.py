@@ -1,17 +1,30 @@
-"""The proxy of a session: the argument, or the one that the environment names. Both are checked alike."""
+"""How a session connects: base URL, proxy, TLS (``ssl=``), a borrowed aiohttp session.
+
+The proxy is the argument, or the one that the environment names. Both are checked alike.
+"""
 
 from __future__ import annotations
 
 import os
+import ssl as ssl_module
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import yarl
+from attrs import define, field
 
+from ..checks import URLObject, check_bool, check_client_session, check_type, is_loopback
 from ..errors import ConfigurationError
 from ..model.secret import hidden
+from .assumptions import Assumptions
+from .environment import service_url
 
-__all__ = ["PROXY_VARIABLE", "own_proxy", "proxy_to", "unused_proxy"]
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = ["TransportSettings", "proxy_to", "unused_proxy"]
 
 PROXY_OF_ENVIRONMENT = "environment"
 """As a proxy: the one that the environment names."""
@@ -71,3 +84,46 @@ def _is_proxy(text: str) -> bool:
     except ValueError:
         return False
     return proxy.scheme in ("http", "https") and bool(proxy.host)
+
+
+@define(kw_only=True, eq=False, repr=False, match_args=False)
+class TransportSettings:
+    """How connections are made, the same for every loop.
+
+    Args:
+        base_url: Checked, without a trailing slash.
+        client_session: A borrowed aiohttp session, or None for our own.
+        proxy: A proxy's URL.
+        ssl: A context for verification, or None for the default.
+        recorder: Records every request with its response, or None. The testing kit sets it.
+    """
+
+    base_url: str
+    client_session: aiohttp.ClientSession | None = field(default=None, repr=False)
+    proxy: str | None = field(default=None, repr=False)
+    ssl: ssl_module.SSLContext | None = None
+    recorder: Callable[..., Awaitable[aiohttp.ClientResponse]] | None = None
+
+
+def transport_settings(
+    assumptions: Assumptions,
+    base_url: str | URLObject | None,
+    allow_insecure_http: bool,
+    client_session: aiohttp.ClientSession | None,
+    proxy: str | None,
+    ssl: ssl_module.SSLContext | None,
+) -> TransportSettings:
+    """Return how a session connects, checked."""
+    check_type(ssl, "ssl", ssl_module.SSLContext)  # aiohttp's ssl=False would verify nothing
+    check_bool(allow_insecure_http, "allow_insecure_http")
+    check_client_session(client_session)
+    if "Expect" in getattr(client_session, "headers", {}):
+        text = "client_session must not have the default header Expect: its headers leave before the body"
+        raise ConfigurationError(text, field="client_session")
+    url = service_url(assumptions, base_url, allow_insecure_http=allow_insecure_http)
+    variable = ""
+    # The argument of a local service, or a borrowed session, says how to connect.
+    if proxy is None and client_session is None and not (base_url is not None and is_loopback(url)):
+        proxy, variable = own_proxy(), PROXY_VARIABLE
+    proxy = proxy_to(url, proxy, variable=variable)
+    return TransportSettings(base_url=url, client_session=client_session, proxy=proxy, ssl=ssl)

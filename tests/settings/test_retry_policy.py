@@ -8,7 +8,7 @@ import pytest
 
 from mintlify_async import ConfigurationError, RetryPolicy, Timeouts
 from mintlify_async.http.retry_after import retry_after_seconds
-from mintlify_async.http.session_core import RetryBudget
+from mintlify_async.settings.retry_policy import RetryBudget
 
 WALL = 1_795_000_000.0
 POSTS = ["create_job", "send_message"]
