@@ -68,8 +68,8 @@ class MintlifySession:
     Args:
         project_id: The project of agent jobs. Environment: ``MINTLIFY_PROJECT_ID``.
         domain: The site whose assistant is asked. Environment: ``MINTLIFY_DOMAIN``.
-        site: The site URL, such as ``https://docs.acme.com``. With it, links to documentation pages in
-            answers are full URLs. Environment: ``MINTLIFY_SITE``. A URL object of pydantic, yarl or httpx
+        site: The site URL, such as ``https://docs.acme.com``. With it, links to paths in answers, such as
+            ``/login``, are full URLs. Environment: ``MINTLIFY_SITE``. A URL object of pydantic, yarl or httpx
             is accepted, here and as *base_url*.
         admin_key: The key for agent jobs. It is a string, or a plain or async function that is
             called for each request. Environment: ``MINTLIFY_ADMIN_API_KEY``.

@@ -72,7 +72,7 @@ class Ledger:
         return sorted(open_claims, key=lambda claim: claim.since)
 
     async def jobs(self) -> list[RecordedJob]:
-        """Return the recorded jobs, the oldest first. A store with ``keep=`` deletes them after that time.
+        """Return the recorded jobs, the oldest first. A store with ``keep=`` leaves them out after that time.
 
         The service has no list of jobs. This list contains the jobs that a request with a ``dedupe_key``
         created or sent a follow-up to.

@@ -67,7 +67,7 @@ def context_fields(items: Sequence[ContextItem | Mapping[str, Any]]) -> list[dic
     Raises:
         ConfigurationError: *items* is no list of items, or an item is invalid.
     """
-    if isinstance(items, str | Mapping):
+    if isinstance(items, str | Mapping) or not hasattr(items, "__iter__"):
         raise ConfigurationError("context must be a list of ContextItem", field="context")
     return [_item_fields(item, f"context[{index}]") for index, item in enumerate(items)]
 
@@ -141,11 +141,12 @@ def filter_fields(value: SearchFilter | Mapping[str, Any]) -> dict[str, Any]:
     """Return a search filter, or its JSON object, as the fields that are sent.
 
     Raises:
-        ConfigurationError: *value* is neither a SearchFilter nor a dict.
+        ConfigurationError: *value* is neither a SearchFilter nor a dict, or a known field has another type.
     """
     if isinstance(value, SearchFilter):
         return check_object(value.to_wire(), "filter")
     fields = check_object(value, "filter")
+    SearchFilter(**{name: fields[name] for name in _FILTER_NAMES if fields.get(name) is not None})
     for name in sorted(fields.keys() - _FILTER_NAMES):
         _tell_unknown(name)
     return fields
