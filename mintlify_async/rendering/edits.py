@@ -29,11 +29,6 @@ class GrowingAnswer(Protocol):
     """A reply. Its block lasts until everything was shown."""
 
     @property
-    def text(self) -> str:
-        """The text of the events handed out so far."""
-        ...
-
-    @property
     def text_stream(self) -> AsyncIterator[str]:
         """The text of the events to come, piece by piece."""
         ...
@@ -62,6 +57,20 @@ class GrowingAnswer(Protocol):
         ...
 
 
+class Received(Protocol):
+    """What has arrived of an answer."""
+
+    @property
+    def text_so_far(self) -> str:
+        """The text of the events handed out so far."""
+        ...
+
+    @property
+    def has_queued(self) -> bool:
+        """Whether events have arrived that were not handed out."""
+        ...
+
+
 class Edits:
     """The edits of chat messages while an answer grows; see ``Reply.edits``.
 
@@ -76,7 +85,7 @@ class Edits:
         *,
         every: float,
         limit: int,
-        has_queued: Callable[[], bool],
+        received: Callable[[], Received],
         tail: Callable[[], str] | None = None,
         on_shown: Callable[[int | None], None] | None = None,
     ) -> None:
@@ -86,7 +95,7 @@ class Edits:
             answer: The reply.
             every: Seconds between two edits, 0 or more.
             limit: The longest message, in UTF-16 code units.
-            has_queued: Returns whether events have arrived that were not handed out.
+            received: Returns what has arrived of the answer, once the reply is open.
             tail: Returns the text below a complete answer.
             on_shown: Called with the number of characters of the reply's text that were shown, after each
                 step. During a step it is None, because all text that the step reads will be shown.
@@ -95,7 +104,7 @@ class Edits:
         self._answer = answer
         self._every = float(every)
         self._splitter = MarkdownSplitter(limit)
-        self._has_queued = has_queued
+        self._received = received
         self._tail = tail
         self._on_shown = on_shown
         self._loop: asyncio.AbstractEventLoop | None = None  # while the reply is open
@@ -187,7 +196,7 @@ class Edits:
             self._over, self._error = True, error
         else:
             self._pieces = self._answer.text_stream
-            self._add(self._answer.text)
+            self._add(self._received().text_so_far)
 
     def _add(self, text: str) -> None:
         if text:
@@ -223,7 +232,7 @@ class Edits:
                         await self._read_piece()
 
     def _is_reading_on(self) -> bool:
-        return not self._over and (self._has_queued() or self._time() < self._due)
+        return not self._over and (self._received().has_queued or self._time() < self._due)
 
     async def _read_piece(self) -> None:
         """Wait for the next piece of text."""
