@@ -323,7 +323,7 @@ class Reply(Extras, AsyncOnly):
             self,
             every=every,
             limit=limit,
-            has_queued=lambda: self._so_far().has_queued,
+            received=self._so_far,
             tail=below,
             on_shown=shown,
         )

@@ -424,6 +424,11 @@ class MessageStream:
         return self._texts[0]
 
     @property
+    def text_so_far(self) -> str:
+        """The same text, for a reader that does not read it again: the next events cost nothing more."""
+        return "".join([*self._earlier, self.growing_text().initial])
+
+    @property
     def partial_text(self) -> str:
         """The same text, after the last event."""
         text = self.growing_text()

@@ -19,7 +19,7 @@ from ..messages import Message
 from ..protocol.calls import new_message_id
 from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.tasks import compute
-from ..storage.sql_store import SQLStore
+from ..storage.sqlite_statements import SQLStore
 from ..storage.store import Store, new_version
 from .history import History, TurnQuestion
 from .records import (

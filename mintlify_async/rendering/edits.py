@@ -7,16 +7,17 @@ connection's buffer.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from ..checks import check_seconds
 from ..errors import StateError
+from ..runtime.time_limits import TimeLimit
 from ..runtime.tasks import start_task
 from .growing_messages import Edit, MarkdownSplitter
 
@@ -26,11 +27,6 @@ SHORTEST_PAUSE: Final = 0.25
 
 class GrowingAnswer(Protocol):
     """A reply. Its block stays open until all text was shown."""
-
-    @property
-    def text(self) -> str:
-        """The text of the events returned up to now."""
-        ...
 
     @property
     def text_stream(self) -> AsyncIterator[str]:
@@ -61,6 +57,20 @@ class GrowingAnswer(Protocol):
         ...
 
 
+class Received(Protocol):
+    """What has arrived of an answer."""
+
+    @property
+    def text_so_far(self) -> str:
+        """The text of the events handed out so far."""
+        ...
+
+    @property
+    def has_queued(self) -> bool:
+        """Whether events have arrived that were not handed out."""
+        ...
+
+
 class Edits:
     """The edits of chat messages while an answer grows; see ``Reply.edits``.
 
@@ -75,7 +85,7 @@ class Edits:
         *,
         every: float,
         limit: int,
-        has_queued: Callable[[], bool],
+        received: Callable[[], Received],
         tail: Callable[[], str] | None = None,
         on_shown: Callable[[int | None], None] | None = None,
     ) -> None:
@@ -85,7 +95,7 @@ class Edits:
             answer: The reply.
             every: Seconds between two edits, 0 or more.
             limit: Maximum length of a message, in UTF-16 code units.
-            has_queued: Returns whether events have arrived that the reply has not returned yet.
+            received: Returns what has arrived of the answer, once the reply is open.
             tail: Returns the text below a complete answer.
             on_shown: Called after each step with the number of shown characters of the reply's text. During a
                 step, it is called with None, because all text that the step reads will be shown.
@@ -94,7 +104,7 @@ class Edits:
         self._answer = answer
         self._every = float(every)
         self._splitter = MarkdownSplitter(limit)
-        self._has_queued = has_queued
+        self._received = received
         self._tail = tail
         self._on_shown = on_shown
         self._loop: asyncio.AbstractEventLoop | None = None  # set while the reply is open
@@ -139,7 +149,7 @@ class Edits:
         self._report(None)
         try:
             if self._sending:
-                self._due, self._sending = asyncio.get_running_loop().time() + self._every, False
+                self._due, self._sending = self._time() + self._every, False
             edit = await self._next()
             self._sending = edit is not None
         finally:
@@ -157,22 +167,12 @@ class Edits:
 
     async def _next(self) -> Edit | None:
         """Return the next edit, or None after the last one."""
-        time = asyncio.get_running_loop().time
         if self._pieces is None and not self._over:
             await self._open()
-        while await self._read_piece(self._due):  # read all text that has arrived
-            pass
-        while not self._over:
-            pause_at = self._last_text_at + max(self._every, SHORTEST_PAUSE)
-            is_paused = time() >= pause_at
-            edit = self._splitter.next_edit(pause=is_paused)
-            if edit is not None:
-                return edit
-            await self._read_piece(math.inf if is_paused else pause_at)
-            # A read that must wait is cancelled when an edit is due, which costs more than a read of queued
-            # events.
-            while self._has_queued() and await self._read_piece(self._due):
-                pass
+        await self._read_arriving()
+        edit = await self._growing_edit()
+        if edit is not None:
+            return edit
         if self._last_edits is None:
             is_complete = self._error is None and self._answer.complete
             try:
@@ -181,8 +181,8 @@ class Edits:
                 self._error = error
                 self._splitter.close()
             self._last_edits = deque(iter(self._splitter.next_edit, None))
-        if self._last_edits or self._error is not None:  # the consumer shows a message about the error
-            await asyncio.sleep(max(0.0, self._due - time()))
+        if self._last_edits or self._error is not None:  # the consumer will show a message about the error
+            await asyncio.sleep(max(0.0, self._due - self._time()))
         return self._last_edits.popleft() if self._last_edits else None
 
     async def _open(self) -> None:
@@ -196,29 +196,53 @@ class Edits:
             self._over, self._error = True, error
         else:
             self._pieces = self._answer.text_stream
-            self._add(self._answer.text)
+            self._add(self._received().text_so_far)
 
     def _add(self, text: str) -> None:
         if text:
             self._splitter.feed(text)
-            self._last_text_at = asyncio.get_running_loop().time()
+            self._last_text_at = self._time()
 
-    async def _read_piece(self, until: float) -> bool:
-        """Read the next piece of text. Return False if there is none by *until*, or after the last piece."""
-        if self._pieces is None or self._over:
-            return False
-        limit = asyncio.timeout_at(None if until == math.inf else until)
+    def _time(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def _growing_edit(self) -> Edit | None:
+        """Return the next edit, or None if no more text comes."""
+        pause = max(self._every, SHORTEST_PAUSE)
+        while not self._over:
+            # A limit that moves with the text: one for each piece costs more than reading the piece.
+            with suppress(TimeoutError), TimeLimit() as limit:
+                while not self._over:
+                    pause_at = self._last_text_at + pause
+                    is_paused = self._time() >= pause_at
+                    edit = self._splitter.next_edit(pause=is_paused)
+                    if edit is not None:
+                        return edit
+                    limit.move(math.inf if is_paused else pause_at)
+                    await self._read_piece()
+                    await self._read_arriving()
+        return None
+
+    async def _read_arriving(self) -> None:
+        """Read the text that has arrived or arrives until an edit is due."""
+        if self._is_reading_on():
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._due):
+                    while self._is_reading_on():
+                        await self._read_piece()
+
+    def _is_reading_on(self) -> bool:
+        return not self._over and (self._received().has_queued or self._time() < self._due)
+
+    async def _read_piece(self) -> None:
+        """Wait for the next piece of text."""
+        assert self._pieces is not None
         try:
-            async with limit:
-                self._add(await anext(self._pieces))
+            self._add(await anext(self._pieces))
         except StopAsyncIteration:
             self._over = True
         except Exception as error:
-            if not (isinstance(error, TimeoutError) and limit.expired()):
-                self._over, self._error = True, self._error or error
-        else:
-            return True
-        return False
+            self._over, self._error = True, self._error or error
 
     def _report(self, shown_length: int | None) -> None:
         if self._on_shown is not None:
@@ -250,13 +274,13 @@ class Edits:
     def __del__(self) -> None:
         loop = getattr(self, "_loop", None)
         if loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
+            with suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(_leave_soon, self._answer, None)
 
 
 def _leave_soon(answer: GrowingAnswer, error: BaseException | None) -> None:
     async def leave() -> None:
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             await (answer.close() if error is None else answer.__aexit__(type(error), error, None))
 
     start_task(leave())
