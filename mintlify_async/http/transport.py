@@ -37,6 +37,7 @@ from ..errors import (
     StateError,
     UnexpectedResponseError,
 )
+from ..model.operation import OPERATIONS, Operation
 from ..model.response_info import Headers
 from ..model.secret import Secret
 from ..protocol.calls import Call
@@ -83,10 +84,18 @@ log = logging.getLogger("mintlify_async")
 
 T = TypeVar("T")
 USER_AGENT = f"mintlify-async/{__version__} Python/{platform.python_version()} aiohttp/{aiohttp.__version__}"
-COMMON_HEADERS = {
-    hdrs.ACCEPT_ENCODING: "identity",  # compressed answers arrive late and can be bombs
-    hdrs.USER_AGENT: USER_AGENT,
+OWN_HEADERS: Mapping[Operation, CIMultiDict[str]] = {
+    operation: CIMultiDict(
+        {
+            hdrs.ACCEPT_ENCODING: "identity",  # compressed answers arrive late and can be bombs
+            hdrs.USER_AGENT: USER_AGENT,
+            hdrs.ACCEPT: operation.accept,
+            **({} if operation.method == "GET" else {hdrs.CONTENT_TYPE: "application/json"}),
+        }
+    )
+    for operation in OPERATIONS.values()
 }
+"""The headers of each operation that are the same in every request."""
 
 
 RequestRecorder: TypeAlias = Callable[
@@ -365,11 +374,8 @@ class Transport:
             failure.args = (f"{failure}; {hint}",)
 
     def _headers(self, call: Call, key: Secret) -> CIMultiDict[str]:
-        headers = CIMultiDict(COMMON_HEADERS)
-        headers[hdrs.ACCEPT] = call.operation.accept
+        headers = OWN_HEADERS[call.operation].copy()
         headers.update(call.headers)
-        if call.body is not None:
-            headers[hdrs.CONTENT_TYPE] = "application/json"
         headers[hdrs.AUTHORIZATION] = Secret(f"Bearer {key}")
         return headers
 

@@ -57,11 +57,11 @@ class Thread:
         Raises:
             ConfigurationError: It is something else, or its id was copied with blanks or quotation marks.
         """
+        if value is None:
+            return None
         thread = value
         if isinstance(value, str) and value.strip() and not value.lstrip().startswith(("{", "Thread(")):
             thread = cls(value)
-        if thread is None:
-            return None
         if not isinstance(thread, Thread):  # the JSON of a thread would be sent as its id, and shown
             raise ConfigurationError(
                 f"thread must be a Thread, a thread's id, or None; got {type(value).__name__}. "
