@@ -468,10 +468,10 @@ def coerce_messages(content: object, make_id: Callable[[], str]) -> list[Message
     Raises:
         ConfigurationError: *content* is empty, or a message is invalid. The error names the field.
     """
+    if isinstance(content, str) and content:
+        return [Message.user(content, make_id())]
     if isinstance(content, Sequence) and not content:
         raise ConfigurationError("messages is empty; a question needs at least 1 character", field="messages")
-    if isinstance(content, str):
-        return [Message.user(content, make_id())]
     if isinstance(content, Message | Mapping):
         return [_with_id(_coerce(cast("object", content), "messages"), make_id)]
     if not isinstance(content, Sequence) or isinstance(content, bytes | bytearray):

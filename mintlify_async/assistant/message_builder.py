@@ -103,16 +103,17 @@ class MessageBuilder:
     """
 
     def __init__(self, message: msg.Message | None = None) -> None:
-        base = message or _EMPTY
-        self._base = base
-        self._id = base.id
+        self._base = message or _EMPTY
+        self._id = self._base.id
         self.has_halves = message is not None
-        self.open_texts: dict[str, _OpenText] = {}
-        self._open_reasoning: dict[str, _OpenText] = {}
-        self._inputs: dict[str, _OpenInput] = {}
         self._clear()
-        self._merge(base.metadata)
-        for part in base.parts:
+        if message is not None:
+            self._continue(message)
+
+    def _continue(self, message: msg.Message) -> None:
+        """Begin with what *message* has."""
+        self._merge(message.metadata)
+        for part in message.parts:
             self._add(part)
             if isinstance(part, msg.StepStartPart):
                 self._step_start = len(self.parts)
@@ -134,9 +135,9 @@ class MessageBuilder:
         self.finish_reason: str | None = None
 
     def _close_parts(self) -> None:
-        self.open_texts.clear()
-        self._open_reasoning.clear()
-        self._inputs.clear()
+        self.open_texts: dict[str, _OpenText] = {}
+        self._open_reasoning: dict[str, _OpenText] = {}
+        self._inputs: dict[str, _OpenInput] = {}
 
     def _add(self, part: msg.MessagePart) -> int:
         """Append *part* and return its index."""

@@ -58,6 +58,7 @@ ABANDONED_AFTER: Final = 5.0
 
 _log = logging.getLogger("mintlify_async")
 _ending: set[asyncio.Task[None]] = set()  # asyncio keeps only weak references to tasks
+_UNOBSERVED: Final = nullcontext()
 
 
 State: TypeAlias = Literal["not started", "opening", "open", "read", "failed", "closed"]
@@ -158,7 +159,7 @@ class Reply(Extras, AsyncOnly):
         self._turn = turn
         # Nearer callers are frames of this package. None once the reply was read, failed or closed.
         self._made_at: Place | None = caller(3)
-        self._site = core.options.site
+        self._site, self._assumptions = core.options.site, core.options.assumptions
         self._core: Core | None = core  # None after the question was sent
         self._call: Call | None = call  # None when the stream exists
         self._stream: MessageStream | None = None
@@ -179,7 +180,7 @@ class Reply(Extras, AsyncOnly):
     def response(self) -> ResponseInfo | None:
         """Status, headers and request id of the response, or None if there was none."""
         self._begun()
-        return self._response
+        return self._received()
 
     @property
     def text(self) -> str:
@@ -269,12 +270,19 @@ class Reply(Extras, AsyncOnly):
             self._stream = MessageStream(message=call.continued, thread=call.thread, site=self._site)
         return self._stream
 
+    def _received(self) -> ResponseInfo | None:
+        """Return the data of the response, which are made when somebody asks for them."""
+        live = self._live
+        if self._response is None and live is not None:
+            self._response = response_info(self._assumptions, live.status, live.headers, live.attempts)
+        return self._response
+
     def _complete_answer(self) -> Answer | None:
         if self._error is not None or not self.closed:
             return None
         stream = self._so_far()
         if self._answer is None and (stream.ended or stream.finish_seen):
-            self._answer = Answer.of(stream, self._response, self.site)
+            self._answer = Answer.of(stream, self._received(), self.site)
         return self._answer
 
     @property
@@ -419,25 +427,20 @@ class Reply(Extras, AsyncOnly):
         try:
             core.check_open()
             self._observation = observation = core.observe_question(call)
-            with nullcontext() if observation is None else observation.active():
-                live_response, attempts = await self._send(core, call, observation)
+            with _UNOBSERVED if observation is None else observation.active():
+                self._live = live_response = await self._send(core, call, observation)
         except BaseException as error:
             self._end("failed", error)
             await self._end_turn(error, left=True)  # a block that was not entered has no exit
             raise
-        self._live = live_response
-        assumptions = core.options.assumptions
-        self._response = response_info(assumptions, live_response.status, live_response.headers, attempts)
-        thread_headers = (assumptions.thread_id_header, assumptions.thread_key_header)
+        thread_headers = (self._assumptions.thread_id_header, self._assumptions.thread_key_header)
         self._so_far().begin(live_response.headers, thread_headers, live_response.secret)
         if self.closed:  # another task closed it while this task opened it
             live_response.close()
         else:
             self._state = "open"
 
-    async def _send(
-        self, core: Core, call: Call, observation: Observation | None
-    ) -> tuple[LiveResponse, int]:
+    async def _send(self, core: Core, call: Call, observation: Observation | None) -> LiveResponse:
         """Send the question. After a refusal, send the turn's other question, if there is one."""
         try:
             return await open_answer(core, call, observation)
@@ -573,9 +576,9 @@ class Reply(Extras, AsyncOnly):
             self._alarm.cancel()
         if isinstance(error, MintlifyError):
             self._error = error
-        if isinstance(error, UnexpectedResponseError) and self._response is not None:
-            error.status, error.headers = self._response.status, dict(self._response.headers)
-            error.request_id = self._response.request_id
+        if isinstance(error, UnexpectedResponseError) and (response := self._received()) is not None:
+            error.status, error.headers = response.status, dict(response.headers)
+            error.request_id = response.request_id
         self._end_observation(error)
 
     def _close_if_unused(self, over: bool) -> bool:

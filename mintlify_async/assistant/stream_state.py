@@ -175,9 +175,10 @@ class MessageStream:
             thread_headers: The names of the headers with the thread's id and its key.
             secret: The API key. No error may show it, even if the answer repeats it.
         """
-        id_header, key_header = thread_headers
         self._finder.secret = secret
-        self._finder.note(4, headers.get(id_header), headers.get(key_header))
+        id, key = map(headers.get, thread_headers)
+        if id or key:
+            self._finder.note(4, id, key)
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes of the body. Bytes after the end, or over the limit, are ignored."""

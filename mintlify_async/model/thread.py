@@ -57,11 +57,11 @@ class Thread:
         Raises:
             ConfigurationError: *value* is another object, or its id was copied with blanks or quotes.
         """
+        if value is None:
+            return None
         thread = value
         if isinstance(value, str) and value.strip() and not value.lstrip().startswith(("{", "Thread(")):
             thread = cls(value)
-        if thread is None:
-            return None
         if not isinstance(thread, Thread):  # a stored thread's JSON would be sent as an id, and shown
             raise ConfigurationError(
                 f"thread must be a Thread, a thread's id, or None; got {type(value).__name__}. "

@@ -127,7 +127,7 @@ class WireValue:
 
     def to_wire(self) -> dict[str, Any]:
         """Return the object as valid JSON, without thread keys. Infinity and NaN become None."""
-        return cast("dict[str, Any]", load_converter().unstructure(self))
+        return _writer_of(self.__class__)(self)
 
 
 ValueT = TypeVar("ValueT", bound=WireValue)
@@ -213,6 +213,11 @@ def read_value(
 def _reader_of(cls: type[Any]) -> Callable[..., Any]:
     # Called directly, because a hook that ``structure`` calls takes no additional arguments.
     return load_converter().get_structure_hook(cls)
+
+
+@cache
+def _writer_of(cls: type[Any]) -> Callable[[Any], dict[str, Any]]:
+    return load_converter().get_unstructure_hook(cls)
 
 
 def read_argument(cls: type[ValueT], content: object, where: str, **local_arguments: Any) -> ValueT:

@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol, Self
 
 from ..checks import check_seconds
 from ..errors import StateError
-from ..runtime.time_limits import TimeLimit
 from ..runtime.tasks import start_task
+from ..runtime.time_limits import TimeLimit
 from .growing_messages import Edit, MarkdownSplitter
 
 SHORTEST_PAUSE: Final = 0.25

@@ -137,7 +137,7 @@ class TimeLimit:
 
     def __init__(self, at: float | None = None, among: TimeLimits[TimeLimit] | None = None) -> None:
         self._is_alone = among is None
-        self._among = TimeLimits[TimeLimit]() if among is None else among
+        self._among = among  # a limit alone makes one, once it has a time
         self.at = math.inf if at is None else at
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = None  # set while the block runs
@@ -146,21 +146,30 @@ class TimeLimit:
         self.ended = False
 
     def __enter__(self) -> Self:
-        self._task = asyncio.current_task()
-        assert self._task is not None
-        self._cancelling = self._task.cancelling()
-        self._among.watch(self)
-        if self.ended or self._among.ended:
+        self._task = task = asyncio.current_task(self._loop)
+        assert task is not None
+        self._cancelling = task.cancelling()
+        if self._among is not None or self.at < math.inf:
+            self._watch()
+        if self.ended:
             self.end()
         return self
+
+    def _watch(self) -> None:
+        if self._among is None:
+            self._among = TimeLimits()
+        self._among.watch(self)
+        if self._among.ended:
+            self.end()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
-        self._among.discard(self)
-        if self._is_alone:
-            self._among.end()
+        if self._among is not None:
+            self._among.discard(self)
+            if self._is_alone:
+                self._among.end()
         if task is not None and self._has_cancelled:
             others = task.uncancel() > self._cancelling  # other code has also cancelled the task
             if kind is asyncio.CancelledError and not others:
@@ -174,8 +183,8 @@ class TimeLimit:
     def move(self, at: float) -> None:
         """Make the running block end at *at* instead. A later time needs no timer."""
         self.at = at
-        if at < self._among.due:
-            self._among.watch(self)
+        if self._among is None or at < self._among.due:
+            self._watch()
 
     def end(self) -> None:
         """End the block at its next suspension, from any task of its loop. It may have ended already."""
