@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ..rendering.edits import Edits
     from ..settings.options import Observation
 
-__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "sent_key"]
+__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "has_queued", "sent_key"]
 
 AFTER_FINISH: Final = Grace(quiet=1.0, total=5.0)
 """How long the connection stays open for events that may follow ``finish``, ``abort`` or ``error``."""
@@ -324,7 +324,7 @@ class Reply(Extras, AsyncOnly):
             self,
             every=every,
             limit=limit,
-            has_queued=lambda: self._so_far().has_queued,
+            has_queued=partial(has_queued, self),
             tail=below,
             on_shown=shown,
         )
@@ -673,6 +673,11 @@ def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
     method = reference()
     if method is not None:
         method()
+
+
+def has_queued(reply: Reply) -> bool:
+    """Return whether events have arrived that were not handed out."""
+    return reply._so_far().has_queued  # pyright: ignore[reportPrivateUsage] - its own
 
 
 def sent_key(reply: Reply) -> str | None:
