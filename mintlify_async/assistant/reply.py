@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ..rendering.edits import Edits
     from ..settings.options import Observation
 
-__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "sent_key"]
+__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "has_queued", "sent_key"]
 
 AFTER_FINISH: Final = Grace(quiet=1.0, total=5.0)
 """Seconds for which the connection stays open for events after ``finish``, ``abort`` or ``error``."""
@@ -676,6 +676,11 @@ def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
     method = reference()
     if method is not None:
         method()
+
+
+def has_queued(reply: Reply) -> bool:
+    """Return whether events have arrived that were not returned yet."""
+    return reply._so_far().has_queued  # pyright: ignore[reportPrivateUsage] - defined in this file
 
 
 def sent_key(reply: Reply) -> str | None:
