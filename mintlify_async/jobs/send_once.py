@@ -111,7 +111,7 @@ class OnceSender:
         except TimeoutError:
             if not limit.expired():
                 raise
-        raise StateError("the ledger did not answer in the time of the call; nothing was sent")
+        raise StateError("the ledger did not respond before the time limit of the call; nothing was sent")
 
     def _holder(self, snapshot: Snapshot) -> Claim | None:
         holder = claims.find(snapshot, self.claim.key)

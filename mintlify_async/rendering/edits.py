@@ -58,16 +58,16 @@ class GrowingAnswer(Protocol):
 
 
 class Received(Protocol):
-    """What has arrived of an answer."""
+    """The received part of an answer."""
 
     @property
     def text_so_far(self) -> str:
-        """The text of the events handed out so far."""
+        """The text of the events returned up to now."""
         ...
 
     @property
     def has_queued(self) -> bool:
-        """Whether events have arrived that were not handed out."""
+        """Whether events have arrived that were not returned yet."""
         ...
 
 
@@ -95,7 +95,7 @@ class Edits:
             answer: The reply.
             every: Seconds between two edits, 0 or more.
             limit: Maximum length of a message, in UTF-16 code units.
-            received: Returns what has arrived of the answer, once the reply is open.
+            received: Returns the received part of the answer, after the reply was opened.
             tail: Returns the text below a complete answer.
             on_shown: Called after each step with the number of shown characters of the reply's text. During a
                 step, it is called with None, because all text that the step reads will be shown.
@@ -207,10 +207,11 @@ class Edits:
         return asyncio.get_running_loop().time()
 
     async def _growing_edit(self) -> Edit | None:
-        """Return the next edit, or None if no more text comes."""
+        """Return the next edit, or None if no more text follows."""
         pause = max(self._every, SHORTEST_PAUSE)
         while not self._over:
-            # A limit that moves with the text: one for each piece costs more than reading the piece.
+            # The limit moves with the text, because a new limit for each piece costs more than reading the
+            # piece.
             with suppress(TimeoutError), TimeLimit() as limit:
                 while not self._over:
                     pause_at = self._last_text_at + pause
@@ -224,7 +225,7 @@ class Edits:
         return None
 
     async def _read_arriving(self) -> None:
-        """Read the text that has arrived or arrives until an edit is due."""
+        """Read the text that has arrived, and text that arrives before the next edit is due."""
         if self._is_reading_on():
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(self._due):
