@@ -33,7 +33,7 @@ OWN_HEADERS: Final[Mapping[Operation, CIMultiDict[str]]] = {
 
 
 def request_headers(call: Call, key: Secret) -> CIMultiDict[str]:
-    """Return the headers of *call*. Those that users set replace our own ones."""
+    """Return the headers of *call*. The user's headers replace the package's headers."""
     headers = OWN_HEADERS[call.operation].copy()
     headers.update(call.headers)
     headers[hdrs.AUTHORIZATION] = Secret(f"Bearer {key}")
