@@ -118,4 +118,4 @@ class RetryBudget:
     def succeeded(self) -> None:
         """Give a tenth back."""
         if self._tokens < self._most:
-            self._tokens = min(self._most, self._tokens + 0.1)
+            self._tokens = min(self._most, round(self._tokens + 0.1, 9))  # ten tenths are one
