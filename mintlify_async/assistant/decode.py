@@ -18,7 +18,7 @@ from ..model.wire_value import read_value
 __all__ = ["DONE", "build_event", "parse_event", "parse_json", "plain_delta"]
 
 DONE: Final = "[DONE]"
-"""The data that ends an answer and is no event. ``stream_state`` and the kit's ``redaction`` look for it."""
+"""The data that ends an answer and is no event. ``stream_state`` and the kit's ``redaction`` use it."""
 
 
 _Delta: TypeAlias = TextDelta | ReasoningDelta
@@ -27,13 +27,13 @@ _DELTAS: Final[Mapping[str, type[_Delta]]] = {
     '{"type":"text-delta"': TextDelta,
     '{"type":"reasoning-delta"': ReasoningDelta,
 }
-"""How the data of a delta begins, as JavaScript writes it, and its class."""
+"""The start of a delta's data, as JavaScript writes it, and the delta's class."""
 
 
 def plain_delta(data: str) -> _Delta | None:
     """Return the delta in *data* if it has an id, a text and nothing else. None for any other data.
 
-    Nine of ten events are such deltas, and :func:`parse_event` takes three times as long.
+    Nine of ten events are such deltas. This function takes a third of the time of :func:`parse_event`.
     """
     head, _, rest = data.partition('","delta":"')
     start, _, id = head.partition(',"id":"')
@@ -57,8 +57,8 @@ def parse_event(data: str) -> StreamEvent:
     """Return the event in *data*, the data of one server-sent event.
 
     Raises:
-        StreamDecodeError: It is not a JSON object with a ``type``, or a field that its type requires
-            is missing or of another type.
+        StreamDecodeError: *data* is not a JSON object with a ``type``, or a required field of that type is
+            missing or has another type.
     """
     return build_event(parse_json(data), data)
 
@@ -69,10 +69,10 @@ def parse_json(data: str) -> Any:
 
 
 def build_event(content: Any, data: str) -> StreamEvent:
-    """Return the event that *content*, the JSON value of *data*, describes.
+    """Return the event of *content*, which is the JSON value of *data*.
 
     Raises:
-        StreamDecodeError: As :func:`parse_event`.
+        StreamDecodeError: As for :func:`parse_event`.
     """
     wire: dict[str, Any] = content if content.__class__ is dict else {}
     kind = wire.get("type")

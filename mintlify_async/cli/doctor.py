@@ -16,7 +16,7 @@ from attrs import define, field
 import mintlify_async as mintlify
 
 from ..errors import ConfigurationError, MintlifyError, NotFoundError
-from ..http.failures import known_flaw
+from ..http.connection_errors import known_flaw
 from ..settings.proxy_and_tls import proxy_to, unused_proxy
 from .error_advice import PASSWORD_ADVICE, UsageError, in_flags, message_of, missing_thing, proxy_advice
 from .exit_status import DONE, TROUBLE

@@ -38,7 +38,7 @@ from ..runtime.per_event_loop import session_closed
 from ..runtime.tasks import cancel_requests
 from ..settings.api_keys import Key
 from ..settings.options import Observation
-from .failures import CLOSED, AttemptLimit, timed_out
+from .connection_errors import CLOSED, AttemptLimit, timed_out
 from .live_response import LiveResponse
 from .retry_after import retry_after_seconds
 from .sending import CLEAN_UP_SECONDS, Sending
@@ -95,8 +95,8 @@ async def send_job(
     return job
 
 
-async def open_answer(core: Core, call: Call, observation: Observation | None) -> tuple[LiveResponse, int]:
-    """Send a question. Return its live answer and how many attempts it took.
+async def open_answer(core: Core, call: Call, observation: Observation | None) -> LiveResponse:
+    """Send a question and return its live answer.
 
     Raises:
         APIConnectionError: There was no answer.
@@ -107,7 +107,8 @@ async def open_answer(core: Core, call: Call, observation: Observation | None) -
     attempts = _Attempts(core, call, sending, observation)
     answer = await attempts.run()
     assert isinstance(answer, LiveResponse)
-    return answer, attempts.number
+    answer.attempts = attempts.number
+    return answer
 
 
 async def quota_left(core: Core, operation: CountedOperation, fp: str = "") -> tuple[QuotaRemaining, ...]:
@@ -216,12 +217,14 @@ class _Attempts:
     async def _attempt(self, pause: float) -> Job | LiveResponse | SendError:
         """Send the request once, after *pause*; return the result, or why there is none."""
         self.number += 1
-        try:
-            key, slot = await self._ready(pause)
-        except APIConnectionError as error:
-            if error.reason != NO_KEY:
-                raise
-            return error
+        key, slot = self.options.key(self.call.operation.key).check(), None
+        if key is None or self.error is not None or self.quota is not None:
+            try:
+                key, slot = await self._ready(pause)
+            except APIConnectionError as error:
+                if error.reason != NO_KEY:
+                    raise
+                return error
         self.answered = False
         began = asyncio.get_running_loop().time()
         try:
@@ -275,9 +278,6 @@ class _Attempts:
 
     async def _ready(self, pause: float) -> tuple[Secret, Lease | None]:
         """Wait for the needs of an attempt: *pause*, the key, a slot. Closing the session ends the wait."""
-        text = self.options.key(self.call.operation.key).check()
-        if text is not None and self.error is None and self.quota is None:
-            return text, None  # there is nothing to wait for
         cancelled = cancel_requests()
         slot: Lease | None = None
         try:

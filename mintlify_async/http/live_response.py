@@ -14,7 +14,7 @@ from ..model.secret import Secret
 from ..protocol.calls import Call
 from ..runtime.per_event_loop import session_closed
 from ..runtime.time_limits import TimeLimits
-from .failures import FOREIGN_ERRORS, summarize
+from .connection_errors import FOREIGN_ERRORS, summarize
 
 _WORDS = {"first_event": "no event within", "idle": "no data for", "total": "not complete within"}
 
@@ -38,6 +38,7 @@ class LiveResponse:
         status: The HTTP status, a success.
         headers: The headers of the response, looked up in lower case.
         secret: The key that was sent, which the body may repeat. No error shows it.
+        attempts: How often the question was sent until this response.
         pending: Whether a task is reading.
         closed: Whether the connection was closed or given back.
     """
@@ -65,6 +66,7 @@ class LiveResponse:
         self.status: int = response.status
         self.headers: Mapping[str, str] = response.headers
         self.secret = secret
+        self.attempts = 1
         self.pending = False
         self.closed = False
         self._response = response

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from typing import Final
 
 import aiohttp
 from aiohttp import hdrs
 from multidict import CIMultiDict
 
+from ..model.operation import OPERATIONS, Operation
 from ..model.secret import Secret
 from ..protocol.calls import Call
 from ..version import __version__
@@ -16,18 +18,23 @@ from ..version import __version__
 USER_AGENT: Final = (
     f"mintlify-async/{__version__} Python/{platform.python_version()} aiohttp/{aiohttp.__version__}"
 )
-COMMON_HEADERS: Final = {
-    hdrs.ACCEPT_ENCODING: "identity",  # compressed answers arrive late and can be bombs
-    hdrs.USER_AGENT: USER_AGENT,
+OWN_HEADERS: Final[Mapping[Operation, CIMultiDict[str]]] = {
+    operation: CIMultiDict(
+        {
+            hdrs.ACCEPT_ENCODING: "identity",  # compressed answers arrive late and can be bombs
+            hdrs.USER_AGENT: USER_AGENT,
+            hdrs.ACCEPT: operation.accept,
+            **({} if operation.method == "GET" else {hdrs.CONTENT_TYPE: "application/json"}),
+        }
+    )
+    for operation in OPERATIONS.values()
 }
+"""The headers of each operation that are the same in every request."""
 
 
 def request_headers(call: Call, key: Secret) -> CIMultiDict[str]:
-    """Return the headers of *call*. Those that users set replace the common ones."""
-    headers = CIMultiDict(COMMON_HEADERS)
-    headers[hdrs.ACCEPT] = call.operation.accept
+    """Return the headers of *call*. Those that users set replace our own ones."""
+    headers = OWN_HEADERS[call.operation].copy()
     headers.update(call.headers)
-    if call.body is not None:
-        headers[hdrs.CONTENT_TYPE] = "application/json"
     headers[hdrs.AUTHORIZATION] = Secret(f"Bearer {key}")
     return headers

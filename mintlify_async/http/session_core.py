@@ -10,9 +10,9 @@ from attrs import field, frozen
 
 from ..errors import StateError
 from ..protocol.calls import Call
+from ..runtime.lasting_steps import Recordings
 from ..runtime.logs import Place
 from ..runtime.per_event_loop import LoopLocal, session_closed
-from ..runtime.recordings import Recordings
 from ..runtime.tasks import finish_shielded
 from ..settings.options import Fact, Observation, Options
 from ..settings.proxy_and_tls import TransportSettings

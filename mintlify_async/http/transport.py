@@ -38,7 +38,7 @@ from ..runtime.logs import log_fields
 from ..runtime.per_event_loop import session_closed
 from ..runtime.time_limits import PASSES, TimeLimit, TimeLimits
 from ..settings.proxy_and_tls import TransportSettings, unused_proxy
-from .failures import (
+from .connection_errors import (
     FOREIGN_ERRORS,
     AttemptLimit,
     closed_here,

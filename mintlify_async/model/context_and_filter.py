@@ -1,4 +1,4 @@
-"""Context items and a search filter of a question, checked when they are made."""
+"""The context items and the search filter of a question. They are checked when they are made."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _CONTEXT_TYPES: Final = ("code", "textSelection")
 
 @frozen(eq=False, repr=False)
 class ContextItem(WireValue):
-    """Something that the user looks at, for the assistant to consider.
+    """A text that the user looks at, for the assistant to consider.
 
     Args:
         type: ``"code"`` or ``"textSelection"``.
         value: The snippet, or the selected text. It may be empty.
         path: The source file or the page, or None.
-        element_id: The element of the user interface that holds it, or None.
-        extra: Fields that this version does not know. They are also sent.
+        element_id: The element of the user interface that contains the text, or None.
+        extra: Additional fields to send.
 
     Raises:
-        ConfigurationError: Another type, or a field that is not a string.
+        ConfigurationError: *type* is another word, or a field is not a string.
     """
 
     type: Literal["code", "textSelection"]
@@ -56,7 +56,7 @@ class ContextItem(WireValue):
         """Read the JSON object.
 
         Raises:
-            ConfigurationError: It is not such an object.
+            ConfigurationError: *wire* is not a context item.
         """
         return read_argument(cls, wire, "context")
 
@@ -65,7 +65,7 @@ def context_fields(items: Sequence[ContextItem | Mapping[str, Any]]) -> list[dic
     """Return the items of a question's context as the fields that are sent.
 
     Raises:
-        ConfigurationError: It is no list of items, or one of them is invalid.
+        ConfigurationError: *items* is no list of items, or an item is invalid.
     """
     if isinstance(items, str | Mapping) or not hasattr(items, "__iter__"):
         raise ConfigurationError("context must be a list of ContextItem", field="context")
@@ -78,7 +78,7 @@ def _item_fields(item: ContextItem | Mapping[str, Any], name: str) -> dict[str, 
         return ContextItem.from_wire(wire).to_wire()
     except ConfigurationError as error:
         message, field = str(error), error.field or ""
-    # An item that is read alone calls itself "context".
+    # Errors about a single item name the field "context".
     raise ConfigurationError(message.replace("context", name, 1), field=field.replace("context", name, 1))
 
 
@@ -93,14 +93,14 @@ def _groups(names: Iterable[str]) -> tuple[str, ...]:
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class SearchFilter(WireValue):
-    """Limits the search behind an answer.
+    """Limits the search for an answer.
 
     Args:
         version: The documentation's version, or None.
         language: The language, or None.
-        groups: User groups whose pages may be used. What the assistant does without groups is not
-            documented. The service's search and page operations then use only public pages, on a protected
-            deployment. Try it on your own site before you rely on it. Groups decide which pages a user may
+        groups: User groups whose pages may be used. It is not documented what the assistant does without
+            groups. If the deployment is protected, the service's search and page operations then use only
+            public pages. Try it on your own site before you rely on it. Groups decide which pages a user may
             see. Only your program sets them, from its own sign-in: never a web page or a language model.
 
     Raises:
@@ -124,10 +124,10 @@ class SearchFilter(WireValue):
         """Read the JSON object.
 
         Raises:
-            ConfigurationError: It is not such an object, or has a field of another name.
+            ConfigurationError: *wire* is not a search filter, or has an unknown field.
         """
         unknown_names = sorted(set(as_object(wire) or ()) - _FILTER_NAMES)
-        if unknown_names:  # a misspelt name would search everything
+        if unknown_names:  # with a misspelt name, all pages would be searched
             raise ConfigurationError(
                 f"filter has no field {unknown_names[0]!r}", field=f"filter.{unknown_names[0]}"
             )
@@ -141,7 +141,7 @@ def filter_fields(value: SearchFilter | Mapping[str, Any]) -> dict[str, Any]:
     """Return a search filter, or its JSON object, as the fields that are sent.
 
     Raises:
-        ConfigurationError: It is something else, or a known field has another type.
+        ConfigurationError: *value* is neither a SearchFilter nor a dict, or a known field has another type.
     """
     if isinstance(value, SearchFilter):
         return check_object(value.to_wire(), "filter")
@@ -154,7 +154,7 @@ def filter_fields(value: SearchFilter | Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=16)
 def _tell_unknown(name: str) -> None:
-    """Log once that a field is not of this version: it may be new, or misspelt."""
+    """Log once that a field of the filter is unknown. It may be new or misspelt."""
     known = ", ".join(sorted(_FILTER_NAMES))
     log.warning(
         "filter: %s is sent, but this version does not know it; it knows %s", printable(repr(name), 40), known

@@ -16,7 +16,7 @@ __all__ = ["MASK"]
 T = TypeVar("T")
 
 MASK: Final = "****"
-"""Stands for a secret."""
+"""The text that replaces a secret."""
 
 THREAD_KEY: Final = "threadKey"
 """The name of the thread's secret in JSON."""
@@ -25,7 +25,7 @@ THREAD_KEY: Final = "threadKey"
 class Secret(str):
     """A string that ``repr`` does not show.
 
-    What is made from it is a plain string, ``"Bearer " + secret`` too: make it a Secret again.
+    Any string made from it is a plain string, for example ``"Bearer " + secret``. Make that a Secret again.
     """
 
     __slots__ = ()
@@ -35,7 +35,7 @@ class Secret(str):
 
 
 class _Refused:
-    """Stands for a secret of a wrong type, of which only the type is kept."""
+    """Replaces a secret of a wrong type. It contains only the type's name."""
 
     __slots__ = ("type_name",)
 
@@ -47,7 +47,7 @@ class _Refused:
 
 
 class _SecretFunction:
-    """Calls a function that returns a secret. A partial function shows its arguments, this does not."""
+    """Calls a function that returns a secret. Unlike a partial function, it does not show the arguments."""
 
     __slots__ = ("_function",)
 
@@ -62,10 +62,10 @@ class _SecretFunction:
 
 
 def hidden(value: T) -> T | Secret:
-    """Return what stands for *value*, a secret of any type, without showing it.
+    """Return an object for *value*, a secret of any type, that does not show it.
 
-    A string becomes a :class:`Secret`. None and what can be awaited stay as they are, and a function can be
-    called. Of a value of another type, only :func:`type_name` can be asked.
+    A string becomes a :class:`Secret`. None and awaitables stay as they are, and a function can be called.
+    For a value of another type, only :func:`type_name` works.
     """
     if value is None or isinstance(value, Secret | _Refused | _SecretFunction) or inspect.isawaitable(value):
         return value

@@ -1,6 +1,6 @@
 """JSON text and JSON values: reads text strictly, bounds nesting, completes characters.
 
-Nothing here knows the classes of the package. An error never repeats the text that was read.
+This module uses no class of the package. An error never repeats the text that was read.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ..checks import MAX_DEPTH, TOO_DEEP
 __all__ = ["as_object", "whole_characters"]
 
 EXCERPT_CHARACTERS: Final = 2000
-"""How much of a text that cannot be used an error keeps."""
+"""Number of characters of an unusable text that an error keeps."""
 
 
-class DecodeProblem(ValueError):  # noqa: N818 - internal: each caller turns it into an error of its own
-    """Describes the fault of a JSON text or value, without repeating the text."""
+class DecodeProblem(ValueError):  # noqa: N818 - internal: each caller turns it into its own error
+    """Describes what is wrong with a JSON text or value, without repeating the text."""
 
 
 def _refuse_constant(word: str) -> None:
@@ -30,15 +30,15 @@ _WHITE_SPACE: Final = " \t\n\r"  # of JSON: RFC 8259, 2
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 scan_text: Final[Callable[[str, int], tuple[str, int]]] = cast("Any", json.decoder).scanstring
-"""The standard decoder's string scanner, from behind the quote: ``(text, start)`` to ``(string, end)``."""
+"""The standard decoder's scanner for text after a quote: ``(text, start)`` to ``(string, end)``."""
 
 
 def decode_json(data: str, error: Callable[[str], Exception] = DecodeProblem) -> Any:
     """Return the JSON value in *data*, as strictly as JavaScript reads it.
 
     Raises:
-        DecodeProblem: It is not JSON (NaN and Infinity are not), or nested deeper than 200. *error* makes
-            another exception of the same words.
+        DecodeProblem: *data* is not JSON (NaN and Infinity are not JSON), or is nested deeper than 200.
+            *error* takes the message, and returns the exception to raise instead.
     """
     problem = TOO_DEEP
     try:
@@ -52,7 +52,7 @@ def decode_json(data: str, error: Callable[[str], Exception] = DecodeProblem) ->
         pass
     except ValueError as fault:
         problem = f"is not JSON ({fault})"
-    # Raised outside of the block: the decoder's error holds the text and must not become the context.
+    # Raised outside the block, because the decoder's error contains the text and must not become the context.
     raise error(problem)
 
 
@@ -75,12 +75,12 @@ def _inside(content: Any) -> Sequence[Any]:
 
 
 def as_object(content: object) -> dict[str, Any] | None:
-    """Return a copy of *content* when it is a JSON object, else None."""
+    """Return a copy of *content* if it is a JSON object, else None."""
     return {**cast("Mapping[str, Any]", content)} if isinstance(content, Mapping) else None
 
 
 def json_safe(content: Any) -> Any:
-    """Return a copy of *content* that is valid JSON: infinity and NaN become None.
+    """Return a copy of *content* that is valid JSON. Infinity and NaN become None.
 
     >>> json_safe({"a": [1, float("inf")]})
     {'a': [1, None]}
@@ -97,7 +97,7 @@ def json_safe(content: Any) -> Any:
 
 
 def whole_characters(text: str) -> str:
-    r"""Return *text* with surrogate pairs joined, and U+FFFD for a lone half, which UTF-8 cannot express.
+    r"""Return *text* with surrogate pairs joined. Lone surrogates, which UTF-8 cannot express, become U+FFFD.
 
     >>> whole_characters("\ud83d\ude00 \ud83d") == "\U0001f600 \ufffd"
     True
@@ -106,7 +106,7 @@ def whole_characters(text: str) -> str:
 
 
 def join_surrogates(text: str) -> str:
-    r"""Return *text* with surrogate pairs joined. Lone halves stay.
+    r"""Return *text* with surrogate pairs joined. Lone surrogates stay.
 
     >>> join_surrogates("\ud83d\ude00") == "\U0001f600"
     True
@@ -115,7 +115,7 @@ def join_surrogates(text: str) -> str:
 
 
 def _joined(text: str, lone_half: Literal["replace", "surrogatepass"]) -> str:
-    """Return *text* with surrogate pairs joined. *lone_half* says what becomes of a half without another."""
+    """Return *text* with surrogate pairs joined. Lone surrogates are handled as *lone_half* says."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, TypedDict, Unpack
 from urllib.parse import quote
 
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field
 
 from ..checks import (
     check_current_path,
@@ -59,7 +59,6 @@ class AskOptions(TurnOptions, total=False):
     domain: str | None
 
 
-_ASK_OPTIONS = AskOptions.__optional_keys__
 _TURN_OPTIONS = TurnOptions.__optional_keys__
 _OF_CONVERSATION = {
     "fp": "session.conversation(fp=…) names the user: make one conversation for each user",
@@ -72,7 +71,7 @@ SHORTEST_SECONDS = 0.001
 """The time of a call whose limit is over already."""
 
 
-@frozen(kw_only=True, eq=False, slots=False)  # made for each question: see WireValue
+@define(kw_only=True, eq=False)  # not frozen, because each question makes one, and that takes twice the time
 class Call:
     """One request, with everything but the key and the host.
 
@@ -148,7 +147,7 @@ def create_job_call(
         ConfigurationError: An argument is invalid, or there is no project.
     """
     body, project = {"prompt": check_prompt(prompt)}, defaults.project(project_id)
-    return _post(defaults, CREATE_JOB, body, options, project_id=project, prompt=prompt)
+    return _call(defaults, CREATE_JOB, options, body, project_id=project, prompt=prompt)
 
 
 def send_message_call(
@@ -159,16 +158,15 @@ def send_message_call(
     Raises:
         ConfigurationError: An argument is invalid.
     """
-    body, job = {"prompt": check_prompt(prompt)}, {"project_id": project_id, "job_id": job_id}
-    return _post(defaults, SEND_MESSAGE, body, options, **job, prompt=prompt)
+    body = {"prompt": check_prompt(prompt)}
+    return _call(defaults, SEND_MESSAGE, options, body, project_id=project_id, job_id=job_id, prompt=prompt)
 
 
 def get_job_call(defaults: Options, project_id: str, job_id: str, *, timeout: float | None = None) -> Call:
     """Return the polling call, whose path the service does not document, with *timeout* seconds at most."""
     if timeout is not None:
         timeout = min(timeout, defaults.timeouts.request)
-    job = {"project_id": project_id, "job_id": job_id}
-    return _call(defaults, GET_JOB, timeout=timeout, headers=defaults.headers, **job)
+    return _call(defaults, GET_JOB, {"timeout": timeout}, project_id=project_id, job_id=job_id)
 
 
 def ask_call(defaults: Options, question: Question, options: AskOptions) -> Call:
@@ -176,9 +174,7 @@ def ask_call(defaults: Options, question: Question, options: AskOptions) -> Call
 
     Raises:
         ConfigurationError: An argument is invalid, or there is no domain.
-        TypeError: There is no such option.
     """
-    _check_names(options, _ASK_OPTIONS)
     domain, fp = defaults.asked_domain(options.get("domain")), options.get("fp")
     thread = Thread.of(options.get("thread"))
     messages = coerce_messages(question, new_message_id)
@@ -196,7 +192,7 @@ def ask_call(defaults: Options, question: Question, options: AskOptions) -> Call
     for name, wire_name, fields_of in _FIELDS:
         if (option := options.get(name)) is not None:
             body[wire_name] = fields_of(option)
-    return _post(defaults, ASK, body, options, domain=domain, thread=thread, fp=fp, messages=messages)
+    return _call(defaults, ASK, options, body, domain=domain, thread=thread, fp=fp, messages=messages)
 
 
 def _asking_user(defaults: Options, fp: str, options: AskOptions) -> str:
@@ -220,23 +216,26 @@ def check_turn_options(options: Mapping[str, Any]) -> None:
         raise ConfigurationError(
             f"ask() of a conversation has no {name}=: {_OF_CONVERSATION[name]}", field=name
         )
-    _check_names(options, _TURN_OPTIONS)
+    if unknown := options.keys() - _TURN_OPTIONS:
+        name = printable(repr(min(unknown)), 40)
+        raise TypeError(f"ask() has no option {name}; it takes {', '.join(sorted(_TURN_OPTIONS))}")
 
 
-def _check_names(options: Mapping[str, Any], names: frozenset[str]) -> None:
-    if not names.issuperset(options):
-        name = printable(repr(min(options.keys() - names)), 40)
-        raise TypeError(f"ask() has no option {name}; it takes {', '.join(sorted(names))}")
-
-
-def _post(
+def _call(
     defaults: Options,
     operation: Operation,
-    body: dict[str, Any],
     options: RequestOptions,
-    **fields: Any,
+    body: dict[str, Any] | None = None,
+    *,
+    project_id: str | None = None,
+    job_id: str | None = None,
+    domain: str | None = None,
+    thread: Thread | None = None,
+    fp: str = "",
+    prompt: str = "",
+    messages: Sequence[Message] = (),
 ) -> Call:
-    """Return the call with its *body*, and with the *options* that all POSTs have."""
+    """Return the call with its *body*, and with the *options* that all requests have."""
     headers, further_fields, timeout = defaults.headers, defaults.extra_body, options.get("timeout")
     if (own_fields := options.get("extra_body")) is not None:
         further_fields = {**further_fields, **check_extra_body(own_fields)}
@@ -244,42 +243,42 @@ def _post(
         headers = {**headers, **check_headers(own_headers)}
     if timeout is not None:
         check_seconds(timeout, "timeout", none="means no limit of its own")
+    route: str = getattr(defaults.assumptions, f"{operation.name}_path")
+    limit: float | None = getattr(defaults.timeouts, operation.limit) if timeout is None else timeout
+    return Call(
+        operation=operation,
+        body=None if body is None else _encoded(body, further_fields),
+        path=_path(route, project_id, job_id, domain),
+        route=route,
+        timeouts=defaults.timeouts,
+        seconds=math.inf if limit is None else max(limit, SHORTEST_SECONDS),
+        limited=timeout is not None,
+        headers=headers,
+        extra_body=further_fields,
+        project_id=project_id,
+        job_id=job_id,
+        domain=domain,
+        thread=thread,
+        fp=fp,
+        prompt=prompt,
+        messages=messages,
+    )
+
+
+def _encoded(body: dict[str, Any], further_fields: Mapping[str, Any]) -> bytes:
+    """Return *body* as JSON, with *further_fields* in place of its own."""
     text = _ENCODER.encode({**body, **further_fields})
     # Half of a surrogate pair, or an emoji, which JSON writes as both halves.
     if "\\ud" in text and "messages" in body:
         body["messages"] = list(map(_sendable, body["messages"]))
         check_json(body["messages"], "messages", sent=True, depth=MESSAGES_DEPTH)
         text = _ENCODER.encode({**body, **further_fields})
-    return _call(
-        defaults,
-        operation,
-        timeout=timeout,
-        headers=headers,
-        body=text.encode("ascii"),
-        extra_body=further_fields,
-        **fields,
-    )
+    return text.encode("ascii")
 
 
 def _sendable(message: dict[str, Any]) -> dict[str, Any]:
     """Return *message* as it can be sent: a half of a character in an answer comes from the service."""
     return without_halves(message) if message["role"] == "assistant" else message
-
-
-def _call(defaults: Options, operation: Operation, *, timeout: float | None = None, **fields: Any) -> Call:
-    """Return the call with these *fields*, which contain the values of its path."""
-    route: str = getattr(defaults.assumptions, f"{operation.name}_path")
-    path = _path(route, fields.get("project_id"), fields.get("job_id"), fields.get("domain"))
-    limit: float | None = getattr(defaults.timeouts, operation.limit) if timeout is None else timeout
-    return Call(
-        operation=operation,
-        path=path,
-        route=route,
-        timeouts=defaults.timeouts,
-        seconds=math.inf if limit is None else max(limit, SHORTEST_SECONDS),
-        limited=timeout is not None,
-        **fields,
-    )
 
 
 @lru_cache(maxsize=128)

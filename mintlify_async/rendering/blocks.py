@@ -1,8 +1,8 @@
-"""Blocks of Markdown: what each line does to quotes, list items and code blocks. No I/O.
+"""Blocks of Markdown: how each line opens, continues or closes quotes, list items and code blocks. No I/O.
 
-:func:`read_line` reads one line after the other, as CommonMark says. It is the only rule about code blocks in
-this package, so all views agree where code starts and ends. HTML blocks and tables count as paragraphs,
-because chat services and the pages of the documentation service show code blocks in them.
+:func:`read_line` reads one line after the other, by the rules of CommonMark. It is the only rule about code
+blocks in this package, so all views agree where code starts and ends. HTML blocks and tables count as
+paragraphs, because chat services and the pages of the documentation service show code blocks in them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 QUOTE: Final = 0
 HEAD_CHARACTERS: Final = 100
-"""How much of a line is read, so that a line costs the same however long it is."""
+"""Number of characters of a line that are read, so a long line takes no more time."""
 
 _ITEM: Final = re.compile(r"(?:[-+*]|(\d{1,9})[.)])(?= |\Z)")
 _BREAK: Final = re.compile(r"(?:(?:- *){3,}|(?:\* *){3,}|(?:_ *){3,})\Z")
@@ -27,7 +27,7 @@ _SETTLED: Final = re.compile(
 
 
 class Fence(NamedTuple):
-    """The line that opened a code block: the blanks before its mark, its mark, and its description."""
+    """The line that opened a code block: the blanks before its mark, the mark, and the language."""
 
     indent: int
     mark: str
@@ -35,10 +35,10 @@ class Fence(NamedTuple):
 
 
 class OpenBlocks(NamedTuple):
-    """What is open between two lines.
+    """The blocks that are open between two lines.
 
     Attributes:
-        containers: The quotes and list items, outermost first: QUOTE, or the width of an item's indentation.
+        containers: The quotes and list items, outermost first. QUOTE, or the width of an item's indentation.
         fence: The code block with a mark, or None.
         is_paragraph: Whether the next line may continue a paragraph.
         is_new_item: Whether the innermost item is still empty.
@@ -50,18 +50,18 @@ class OpenBlocks(NamedTuple):
     is_new_item: bool = False
 
     def without_fence(self) -> OpenBlocks:
-        """Return the same after the end of the code block with a mark."""
+        """Return the same blocks without the code block."""
         return OpenBlocks(self.containers, None, self.is_paragraph, self.is_new_item)
 
 
 class MarkdownLine(NamedTuple):
-    """What a line is.
+    """The kind of a line, and the blocks that are open after it.
 
     Attributes:
         kind: A line with a code block's mark is an ``opening`` or a ``closing``. ``more`` continues a
             paragraph.
-        depth: How many of the containers that were open before continue in it.
-        after: What is open after it.
+        depth: The number of earlier open containers that continue in this line.
+        after: The blocks that are open after the line.
     """
 
     kind: Literal["blank", "text", "more", "code", "opening", "closing"]
@@ -70,7 +70,7 @@ class MarkdownLine(NamedTuple):
 
     @property
     def is_code(self) -> bool:
-        """Whether it belongs to a code block."""
+        """Whether the line belongs to a code block."""
         return self.kind in ("code", "opening", "closing")
 
 
@@ -79,12 +79,12 @@ _PLAIN: Final = OpenBlocks(is_paragraph=True)
 
 
 def is_settled(start: str) -> bool:
-    """Return whether *start*, the start of a line, decides what the line is, whatever follows."""
+    """Return whether *start*, the start of a line, decides the line's kind, whatever text follows."""
     return len(start) >= HEAD_CHARACTERS or _SETTLED.match(start) is not None
 
 
 def match_containers(text: str, containers: tuple[int, ...], *, is_new_item: bool = False) -> tuple[int, int]:
-    """Return how many of the open *containers* continue in a line, and the column where its rest starts."""
+    """Return the number of *containers* that continue in a line, and the column after their marks."""
     text = text.expandtabs(4)
     at = 0
     for depth, width in enumerate(containers):
@@ -106,8 +106,8 @@ def match_containers(text: str, containers: tuple[int, ...], *, is_new_item: boo
 
 
 def read_line(line: str, before: OpenBlocks = START) -> MarkdownLine:
-    """Return what *line*, without its ending, is after what was open *before*."""
-    if not before.containers and before.fence is None and line[:1].isalpha():  # most lines
+    """Return the kind of *line*, given without its ending, after the open blocks *before*."""
+    if not before.containers and before.fence is None and line[:1].isalpha():  # true for most lines
         return MarkdownLine("more" if before.is_paragraph else "text", 0, _PLAIN)
     head = line[:HEAD_CHARACTERS].rstrip(" \t\r")
     if not head and line.strip(" \t\r"):
@@ -124,7 +124,7 @@ def read_line(line: str, before: OpenBlocks = START) -> MarkdownLine:
 
 
 def _read_rest(text: str, at: int, before: OpenBlocks, depth: int) -> MarkdownLine:
-    """Return what a line is whose rest, from the column *at* on, is in no code block with a mark."""
+    """Return the kind of a line outside of a code block. Its text starts at the column *at*."""
     is_inside = depth == len(before.containers)
     new, at = _new_containers(text, at, interrupts=before.is_paragraph and is_inside)
     containers = (*before.containers[:depth], *new)
@@ -143,15 +143,15 @@ def _read_rest(text: str, at: int, before: OpenBlocks, depth: int) -> MarkdownLi
     is_underline = is_paragraph and is_inside and _UNDERLINE.match(rest)
     if indent < 4 and (is_underline or _HEADING.match(rest) or _BREAK.match(rest)):
         return MarkdownLine("text", depth, OpenBlocks(containers))
-    if is_paragraph:  # it continues, also without the marks of its containers
+    if is_paragraph:  # a paragraph continues, even without its containers' marks
         return MarkdownLine("more", depth, OpenBlocks(before.containers, is_paragraph=True))
     return MarkdownLine("text", depth, OpenBlocks(containers, is_paragraph=True))
 
 
 def _new_containers(text: str, at: int, *, interrupts: bool) -> tuple[list[int], int]:
-    """Return the quotes and items that start at the column *at*, and the column where their text starts.
+    """Return the quotes and items that start at the column *at*, and the column of their text.
 
-    *interrupts* says that a paragraph is open, which not every item may interrupt.
+    *interrupts* means that a paragraph is open. Some items may not interrupt a paragraph.
     """
     containers: list[int] = []
     while (indent := _indent(text, at)) < 4 and (rest := text[at + indent :]):

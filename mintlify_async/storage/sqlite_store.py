@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from ..checks import check_path
 from ..errors import ConfigurationError
 from ..runtime import dates
-from .sql_store import SQLStore
+from .sqlite_statements import SQLStore
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -24,7 +24,7 @@ _NAMES_BY_MODULE = {
     "local_jobs": ("JobLife", "LocalJob"),
     "local_service": ("LocalService",),
     "local_threads": ("LocalThread", "ThreadStyle"),
-    "loop_time": ("VirtualTime", "virtual_time"),
+    "virtual_clock": ("VirtualTime", "virtual_time"),
     "rate_limits": ("Limits",),
     "recorder": ("Recorder",),
     "request_log": ("RecordedRequest", "RequestLog"),

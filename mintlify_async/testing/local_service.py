@@ -1,6 +1,6 @@
 """The documentation service on this machine. An HTTP server answers, plays faults, and records.
 
-:mod:`mintlify_async.testing.operations` makes the responses. This file listens and sends.
+:mod:`mintlify_async.testing.local_operations` makes the responses. This file listens and sends.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .customers import Customer
 from .docs_index import DocsIndex
 from .http_answer import Answer, let_client_read, merge_headers
 from .local_jobs import JobLife, LocalJobs
-from .loop_time import is_virtual, other_end_closes
-from .operations import Operations, find_operation
+from .local_operations import Operations, find_operation
 from .rate_limits import Limits
 from .replay import Played, replay_rules
 from .request_log import RecordedRequest, RequestLog
 from .script import Rule, Script
+from .virtual_clock import is_virtual, other_end_closes
 
 if TYPE_CHECKING:
     from ..protocol.calls import Call

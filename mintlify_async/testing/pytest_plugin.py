@@ -25,7 +25,7 @@ import pytest
 if TYPE_CHECKING:
     from ..session import MintlifySession
     from .local_service import LocalService
-    from .loop_time import VirtualTime
+    from .virtual_clock import VirtualTime
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def _generators() -> dict[str, Callable[..., Any]]:
     """Return new functions for the fixtures of async tests. A plugin marks the functions that it gets."""
 
     async def time() -> AsyncGenerator[VirtualTime | None]:
-        from .loop_time import virtual_time_if_possible
+        from .virtual_clock import virtual_time_if_possible
 
         with virtual_time_if_possible() as virtual:
             yield virtual

@@ -25,9 +25,9 @@ from attrs import define, evolve, field
 from cattrs import Converter
 
 from ..habits import helpful
-from ..http.failures import FOREIGN_ERRORS
+from ..http.connection_errors import FOREIGN_ERRORS
 from ..protocol.calls import Call
-from ..runtime.recordings import KeptStep, Recordings
+from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.tasks import compute
 from ..session import MintlifySession, record_requests, steps_of
 from ..version import __version__

@@ -21,7 +21,7 @@ import pytest
 from mintlify_async import APIConnectionError, Ledger, MemoryStore, OutcomeUnknownError, SQLiteStore
 from mintlify_async.errors import APIStatusError
 from mintlify_async.testing import JobLife, LocalService, Reset
-from mintlify_async.testing.loop_time import virtual_time
+from mintlify_async.testing.virtual_clock import virtual_time
 from tests.support.keyed_worker import Worker, opened
 
 WHOLE = os.environ.get("SWEEPS") == "whole"

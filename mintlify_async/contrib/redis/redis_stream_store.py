@@ -21,7 +21,7 @@ from mintlify_async.storage.store import NothingToClose
 
 from ...habits import helpful
 from ..stream_store import GRACE_SECONDS, KEEP_SECONDS
-from .scripts import RedisScripts, text
+from .redis_client import RedisScripts, text
 
 ReadState = Literal["running", "ended", "lost"]
 """Whether more may follow in the log of an answer. ``lost``: not all has come, and its worker is dead."""

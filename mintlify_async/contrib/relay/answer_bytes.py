@@ -1,16 +1,17 @@
 """The bytes of one answer for web pages: a log from the first byte on, for any number of readers.
 
-The task that reads the answer from the service appends to the log. Each response reads it from the start at
-its own speed. A slow reader slows the writer down, so memory stays bounded.
+Each response reads the log from the start at its own speed. The reader that waits for more reads the service
+itself, so that an event wakes one task only. Without a reader, the task of the answer does that. An answer
+whose readers are all slow waits for them, so memory stays bounded.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mintlify_async.relay")
 
+Step: TypeAlias = Callable[[], Awaitable[bool]]
+"""Appends what comes next, and returns whether more may come. Cancelling it loses nothing."""
+
 PIECE_BYTES = 64 * 1024
 """The most that a reader gets at once: a slow one must not count as stalled."""
-
-LEAD_BYTES = 256 * 1024
-"""How far the writer may be ahead of the fastest reader."""
 
 TICK = 0.1
 """Seconds between two writes of an answer, and between two looks of a reader on another worker."""
@@ -54,14 +55,21 @@ class MemoryLog:
         self.refusal: RelayRefusal | None = None
         self._left = left
         self._data = bytearray()
-        self._furthest = 0  # the place of the fastest reader
         self._more = asyncio.Event()  # set when readers that have read all must look again
-        self._room = asyncio.Event()  # the same for the writer that waits for readers
+        self._step: Step | None = None  # while the log is filled
+        self._stepping = False  # whether a task is in it
+        self._failure: Exception | None = None  # of the step
+        self._unread = asyncio.Event()  # set when the task that fills the log must look again
 
     @property
     def size(self) -> int:
         """How many bytes were appended."""
         return len(self._data)
+
+    @property
+    def filling(self) -> bool:
+        """Whether :meth:`fill` goes on."""
+        return self._step is not None
 
     def append(self, data: bytes) -> None:
         """Append *data*. A reader gets all data of one cycle of the event loop together."""
@@ -81,31 +89,60 @@ class MemoryLog:
             yield
         finally:
             self.readers -= 1
-            self._room.set()
             if not self.readers:
+                self._unread.set()
                 self._left()
+
+    async def fill(self, step: Step) -> None:
+        """Have *step* called until it returns False. What it raises is raised here.
+
+        The readers call it, one at a time. While there is none, this task does.
+        """
+        self._step = step
+        self._more.set()
+        try:
+            while self._step is not None:
+                if self.readers or self._stepping:
+                    self._unread.clear()
+                    await self._unread.wait()
+                else:
+                    await self._take_step(step)
+        finally:
+            self._step = None
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def _take_step(self, step: Step) -> None:
+        self._stepping = True
+        try:
+            if not await step():
+                self._end_steps()
+        except Exception as error:
+            self._end_steps(error)
+        finally:
+            self._stepping = False
+            self._more.set()  # if this task was cancelled, another reader goes on
+
+    def _end_steps(self, error: Exception | None = None) -> None:
+        if self.filling:  # the task that fills the log has not given up
+            self._step, self._failure = None, error
+            self._unread.set()
 
     async def read(self, place: int) -> tuple[bytes | None, int]:
         """Wait for bytes after *place*. Return them and the place after them; at the end, return None."""
         while place == len(self._data) and not self.ended:
-            self._more.clear()
-            await self._more.wait()
+            if self._step is None or self._stepping:
+                self._more.clear()
+                await self._more.wait()
+            else:
+                await self._take_step(self._step)
         piece = self.since(place, PIECE_BYTES)
-        place += len(piece)
-        if place > self._furthest:
-            self._furthest = place
-            self._room.set()
-        return piece or None, place
+        return piece or None, place + len(piece)
 
     def since(self, place: int, most: int | None = None) -> bytes:
         """Return all bytes after *place*, or *most* of them, without waiting."""
         return bytes(self._data[place : None if most is None else place + most])
-
-    async def room(self) -> None:
-        """Return when a reader has come near the log's end, or there is no reader any more."""
-        while self.readers and self.size - self._furthest > LEAD_BYTES:
-            self._room.clear()
-            await self._room.wait()
 
 
 @frozen

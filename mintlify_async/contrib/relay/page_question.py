@@ -1,4 +1,4 @@
-"""Reads and checks the question in a page's request.
+"""Reads the question in the body of a page's request, and checks its fields.
 
 Any client can send such a request, so only the fields that a list in this file names reach the service, and
 each step over its values is bounded before it is made.
@@ -6,25 +6,20 @@ each step over its values is bounded before it is made.
 
 from __future__ import annotations
 
-import asyncio
-import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from attrs import field, frozen
 
 from mintlify_async.checks import CURRENT_PATH_MAX_CHARACTERS as PATH_CHARACTERS
 from mintlify_async.checks import check_field, check_number
 from mintlify_async.model.strict_json import whole_characters
-from mintlify_async.runtime.time_limits import TimeLimit
 
-from .arriving_bodies import ArrivingBodies, ArrivingBody
-from .refusals import BUSY_TEXT, TOO_LONG_TEXT, RelayRefusal, retry_after_header
+from .refusals import TOO_LONG_TEXT, RelayRefusal
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
+    pass
 
 Wire = dict[str, Any]
 
@@ -32,10 +27,6 @@ ID_CHARACTERS = 200  # useChat makes ids of 16 characters, the service of fewer 
 ADDRESS_CHARACTERS = 2_000  # browsers and servers take little more
 NAME_CHARACTERS = 1_000  # a title, a file's name, a media type, a source's id
 MOST_PARTS = 1_500  # of all messages that are sent, because the session checks each
-MOST_VALUES = 50_000  # of the request's JSON, names included (about 20 ms to parse)
-MOST_ESCAPES = 500_000  # backslashes (about 10 ms to parse)
-BODY_SECONDS = 30.0  # for the complete body to arrive
-LINGER = 1.0  # seconds in which the rest of a refused body is read
 
 
 @frozen(kw_only=True)
@@ -82,113 +73,6 @@ class PageQuestion:
     message_id: str | None = None
     current_path: str | None = None
     fields: Mapping[str, Any] = field(factory=dict[str, Any], repr=False)
-
-
-# --- The body -----------------------------------------------------------------------------------------
-
-
-class BodyReader:
-    """Reads the bodies of pages' requests.
-
-    Args:
-        most: The largest size of one body, in bytes.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._arriving = ArrivingBodies(most)
-
-    async def read(self, request: Request, address: str) -> Wire:
-        """Return the JSON object in the body of *request*, which comes from *address*.
-
-        Raises:
-            RelayRefusal: It was not sent as JSON, is too large, arrives too slowly, or is not a JSON object.
-            ClientDisconnect: The reader left before the complete request had arrived.
-        """
-        content_type = request.headers.get("content-type", "").partition(";")[0]
-        # Browsers send other types across origins without asking first.
-        if content_type.strip().lower() != "application/json":
-            raise RelayRefusal(415, "Send the question as application/json.")
-        raw = await self._arrived(request, address)
-        await _check_values(raw)
-        return await _parsed(raw)
-
-    async def _arrived(self, request: Request, address: str) -> bytes:
-        """Return the complete body."""
-        limit = TimeLimit(asyncio.get_running_loop().time() + BODY_SECONDS)
-        body = ArrivingBody(address, limit)
-        with self._arriving.counting(body):
-            try:
-                with limit:
-                    async for piece in request.stream():
-                        if not self._arriving.add(body, piece):
-                            break
-                    else:
-                        if not limit.ended:
-                            return b"".join(body.pieces)
-            except TimeoutError:
-                if not limit.ended:
-                    raise _too_slow() from None
-        body.pieces.clear()
-        await _linger(request)
-        raise _too_large() if body.size > self._most else _too_many_bytes()
-
-
-async def _linger(request: Request) -> None:
-    """Read on for a moment: a close in mid-upload would take the refusal with it."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(LINGER):
-            while (await request.receive()).get("more_body"):
-                pass
-
-
-def _too_slow() -> RelayRefusal:
-    return RelayRefusal(408, "The question took too long to arrive.", {"connection": "close"})
-
-
-def _too_many_bytes() -> RelayRefusal:
-    return RelayRefusal(503, BUSY_TEXT, {**retry_after_header(1), "connection": "close"})
-
-
-def _too_large() -> RelayRefusal:
-    text = "The question is too large. Please start a new conversation."
-    return RelayRefusal(413, text, {"connection": "close"})
-
-
-async def _check_values(raw: bytes) -> None:
-    """Refuse a body that takes long to parse. The time depends on the number of values, not of bytes."""
-    if raw.count(b"\\") > MOST_ESCAPES:
-        raise _too_large()
-    plain = raw.replace(rb"\\", b"").replace(rb"\"", b"")
-    if plain.count(b'"') > 2 * MOST_VALUES + 2:  # two for each string
-        raise _too_large()
-    await asyncio.sleep(0)
-    outside = b"".join(plain.split(b'"')[::2])  # of strings
-    if sum(map(outside.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
-        raise _too_large()
-    if _LONG_NUMBER in outside.translate(_DIGITS_AS_0):
-        _not_json()
-    await asyncio.sleep(0)
-
-
-# JavaScript writes 24 characters at most. Reading a number takes the square of its length.
-_LONG_NUMBER = b"0" * 26
-_DIGITS_AS_0 = bytes.maketrans(b"123456789", b"000000000")  # a pattern takes ten times as long
-
-
-async def _parsed(raw: bytes) -> Wire:
-    try:
-        body: object = json.loads(raw.decode("utf-8"), parse_constant=_not_json)
-    except (ValueError, RecursionError):
-        _not_json()
-    if not is_object(body):
-        raise RelayRefusal(400, "The question must be a JSON object.")
-    await asyncio.sleep(0)  # the objects made from it also take time
-    return body
-
-
-def _not_json(text: str = "") -> NoReturn:
-    raise RelayRefusal(400, "The question is not valid JSON.") from None
 
 
 # --- The question -------------------------------------------------------------------------------------

@@ -33,9 +33,10 @@ from .answer_bytes import Log
 from .answer_places import RunningAnswers, chat_key
 from .chats import Chat, PageChat, StoredChats
 from .client_address import ClientAddresses
-from .page_question import BodyReader, PageQuestion, QuestionLimits, is_id, read_question
+from .page_question import PageQuestion, QuestionLimits, is_id, read_question
 from .page_stream import PageStream
 from .refusals import TOO_MANY_TEXT, RelayRefusal, refusal_for, retry_after_header
+from .request_body import BodyReader
 from .running_answer import Asker, EndHook, RelayedAnswer
 from .seal import ThreadSeal
 

@@ -12,12 +12,13 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import evolve, frozen
 
 from mintlify_async import MintlifyError, StateError, StreamInterruptedError
-from mintlify_async.assistant.reply import sent_key
+from mintlify_async.assistant.reply import has_queued, sent_key
 from mintlify_async.events import ErrorEvent, Finish
 from mintlify_async.runtime.logs import log_fields
 from mintlify_async.runtime.time_limits import TimeLimit
@@ -46,7 +47,7 @@ Outcome = Literal["finished", "failed", "left", "interrupted"]
 EndHook = Callable[["RelayedAnswer"], object]
 
 MAX_BYTES = 8 * 1024 * 1024  # of one answer; a larger one ends with an error
-TURN_BYTES = 32 * 1024  # in one cycle of the event loop, before other tasks run and readers are awaited
+TURN_BYTES = 32 * 1024  # in one cycle of the event loop, before other tasks run
 MAKE_WAY = 2.0  # seconds that a chat's next question waits until the running answer has been stopped
 BEAT = 0.5  # seconds until a silent answer is also written, to show that its worker lives and to get Stop
 
@@ -253,25 +254,33 @@ class RunningAnswer:
 
     async def _read(self, reply: Reply) -> None:
         """Write each event in the web page's form."""
+        await self.log.fill(partial(self._write_arrived, reply))
+        await reply.run()  # raises if the reply was closed early, for instance with the session
+
+    async def _write_arrived(self, reply: Reply) -> bool:
+        """Write the next event, and those that have arrived with it. Return False at the answer's end."""
         chat, events, hider, writing = self._chat, self._chat.events, self._chat.hider, self.log
-        turn_end = TURN_BYTES
+        turn_end = writing.size + TURN_BYTES
         async for event in reply:
             # Nine of ten events are deltas, which need no more than this.
             delta = delta_frame(event, events, hider)
             if delta is not None:
                 writing.append(delta)
+            elif not writing.filling:  # the answer was closed while its turn was saved
+                return False
             elif not isinstance(event, ErrorEvent):  # the reply raises it
                 self._finished = self._finished or isinstance(event, Finish)
                 chat.learn(reply.thread)
                 for event_frame in chat.frames(event.to_wire(), reply.thread):
                     writing.append(event_frame)
+            if writing.size > MAX_BYTES:
+                raise StreamInterruptedError(f"the answer is larger than {MAX_BYTES} bytes")
+            if not has_queued(reply):
+                return True
             if writing.size > turn_end:
                 await asyncio.sleep(0)
-                await writing.room()
-                if writing.size > MAX_BYTES:
-                    raise StreamInterruptedError(f"the answer is larger than {MAX_BYTES} bytes")
-                turn_end = writing.size + TURN_BYTES
-        await reply.run()  # raises if the reply was closed early, for instance with the session
+                return True
+        return False
 
     async def _close(self) -> None:
         """Close the answer at the service. This saves the partial answer and lets the next question start."""
