@@ -99,7 +99,7 @@ class MarkdownSplitter:
         self._pieces: list[str] = []  # follow this text
         self._ambiguous: list[str] = []  # follow these pieces
         self._closed = False
-        self._idle_length: int = 0  # up to this length of its text, only a new line changes a message
+        self._idle_characters: int = -1  # so many more characters change nothing, without a line ending
         self._offset: int = 0  # of this text in all that was fed
         self._index: int = 0
         self._begin(Draft(limit))
@@ -143,11 +143,11 @@ class MarkdownSplitter:
             marks = (blanks := "".join(self._ambiguous)).rstrip()
             self._pieces.append(marks)
             self._ambiguous = [blanks[len(marks) :]]
-        self._join()
         is_settled = self._closed or pause
         if not is_settled and self._is_idle():
             return None
-        self._idle_length = 0
+        self._join()
+        self._idle_characters = -1
         while self._has_more():
             draft = self._filled(is_settled=is_settled)
             end, places = draft.end, draft.places[bisect_left(draft.places, (self._floor,)) :]
@@ -168,7 +168,7 @@ class MarkdownSplitter:
                     self._begin_after(end)
                 return edit
             else:
-                self._idle_length = self._length_of_no_edit(draft, best)
+                self._idle_characters = self._characters_of_no_edit(draft, best)
                 # The best place is held back. Behind a block's end, the shown text would not change.
                 certain_places = (
                     place for place in reversed(places) if place.end < best.end and not place.ends_block
@@ -187,18 +187,19 @@ class MarkdownSplitter:
 
     def _is_idle(self) -> bool:
         """Return whether the text has not grown enough for another edit."""
-        is_short = len(self._text) - self._start <= self._idle_length
-        return is_short and self._text.find("\n", self._start + self._draft.at) < 0
+        new = "".join(self._pieces)
+        self._pieces = [new]
+        return len(new) <= self._idle_characters and "\n" not in new
 
-    def _length_of_no_edit(self, draft: Draft, best: Place) -> int:
-        """Return up to which length the text of *draft* gives no other edit, if its last line does not end.
+    def _characters_of_no_edit(self, draft: Draft, best: Place) -> int:
+        """Return how many more characters of its last line give no other edit of *draft*.
 
         *best* is its best place. If that is at the end of a line, no word of the last line is better.
         """
         if best.rank > WORD and best.units >= draft.late and draft.at > self._draft.at:
             end = self._draft.end if draft.places[-1].line is None else draft.end  # marks may not fit
-            return end.following + LOOKAHEAD - 1
-        return len(self._text) - self._start
+            return self._start + end.following + LOOKAHEAD - 1 - len(self._text)
+        return 0
 
     def _begin_after(self, place: Place) -> None:
         """Start a message after *place*."""
