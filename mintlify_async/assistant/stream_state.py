@@ -57,7 +57,7 @@ from ..model.strict_json import (
 from ..model.thread import Thread
 from ..model.wire_value import without_halves
 from ..protocol.failure_words import words_in
-from .decode import DONE, build_event, parse_json, plain_delta
+from .decode import DONE, DeltaDecoder, build_event, parse_json
 from .message_builder import GrowingText, MessageBuilder
 from .sse import MAX_EVENT_BYTES, SSEDecoder
 
@@ -163,6 +163,7 @@ class MessageStream:
         )
         self._texts: list[str] = []
         self._sse_decoder = SSEDecoder()
+        self._deltas = DeltaDecoder()
         self._queue: deque[str] = deque()  # the data of events
         self._head = b""
         self._size = 0  # of the body, in bytes
@@ -241,7 +242,7 @@ class MessageStream:
     def _take(self, data: str) -> StreamEvent | StreamError | None:
         """Decode and fold one event. Return its error if it is wrong, and None for what is no event."""
         try:
-            event: StreamEvent | None = plain_delta(data)
+            event: StreamEvent | None = self._deltas.plain_delta(data)
             if isinstance(event, TextDelta):
                 self._builder.add_delta(event)  # most events
             elif event is not None:
