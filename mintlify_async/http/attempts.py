@@ -188,7 +188,7 @@ class _Attempts:
         pause = 0.0
         while True:
             outcome = await self._attempt(pause)
-            if not isinstance(outcome, SEND_ERRORS):
+            if not isinstance(outcome, Exception):
                 self.budget.succeeded()
                 if log.isEnabledFor(self.level):
                     self._log_success(outcome)
@@ -360,10 +360,12 @@ class _Attempts:
     def _limit(self, now: float) -> AttemptLimit:
         """Return the limit of an attempt that starts *now*."""
         call = self.call
-        if not call.operation.streams or self.deadline < now + call.timeouts.first_event:
-            seconds = call.seconds if self.deadline == self.sending.until else self.seconds
-            return AttemptLimit(self.deadline, seconds, call.operation.limit)
-        return AttemptLimit(now + call.timeouts.first_event, call.timeouts.first_event, "first_event")
+        if call.operation.streams:
+            seconds = call.timeouts.first_event
+            if self.deadline >= now + seconds:
+                return AttemptLimit(now + seconds, seconds, "first_event")
+        seconds = call.seconds if self.deadline == self.sending.until else self.seconds
+        return AttemptLimit(self.deadline, seconds, call.operation.limit)
 
     async def _block(self, quota: Quota, answer: WholeResponse, key: Secret) -> float | None:
         """After a 429, stop the calls that share the limit.

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from ..errors import StateError
 from ..protocol.calls import Call
 from ..runtime.lasting_steps import Recordings
-from ..runtime.logs import Place
+from ..runtime.logs import Place, line_of
 from ..runtime.per_event_loop import LoopLocal, session_closed
 from ..runtime.tasks import finish_shielded
 from ..settings.options import Fact, Observation, Options
@@ -103,7 +103,7 @@ class Shared:
         """If the session was not closed, close the connections and warn."""
         if self.loops.abandon():
             warnings.warn(
-                f"a MintlifySession made at {':'.join(map(str, self._made_at))} was never closed; "
+                f"a MintlifySession made at {':'.join(map(str, line_of(self._made_at)))} was never closed; "
                 "use `async with` or `await session.close()`",
                 ResourceWarning,
                 stacklevel=2,

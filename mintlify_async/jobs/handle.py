@@ -238,8 +238,8 @@ class JobHandle(InModels):
             on_active: What happens if the job is active. ``"send"`` sends immediately, without a poll.
                 ``"wait"`` waits until the job has ended, at most 30 minutes. ``"raise"`` polls once, and
                 raises StateError.
-            timeout: Limits the complete call, in seconds; ``timeouts.request`` (60) by default. With
-                ``on_active="raise"``, the poll gets at most half of the time.
+            timeout: Limits the complete call, in seconds. By default, ``timeouts.request`` (60) limits the
+                request alone. With ``on_active="raise"``, the poll gets at most half of the time.
             dedupe_key: A name for this follow-up in the session's ledger. The same key never sends a second
                 follow-up, in this process or in another one that shares the ledger. It always returns the
                 same ``FollowUp``.
