@@ -77,8 +77,7 @@ class MintlifySession:
             unset, ``MINTLIFY_API_KEY`` is used if it has the prefix of that key.
         base_url: The service's URL. Environment: ``MINTLIFY_BASE_URL``. Without *allow_insecure_http*, plain
             http is allowed only to this machine.
-        retrieval_page_size: The number of search results for an answer (default: 5). None leaves the field
-            out.
+        retrieval_page_size: Number of search results for an answer (default: 5). None leaves the field out.
         headers: Additional headers for every request.
         extra_body: Additional fields for the body of every request. They replace fields of the same name.
         retry: When a failed request is sent again; see :class:`RetryPolicy`.
@@ -96,8 +95,7 @@ class MintlifySession:
         observer: Follows each operation from start to end, for tracing; see :class:`Observer`.
 
     Raises:
-        ConfigurationError: An argument is invalid. ``.field`` names it. A missing key is an error of the call
-            that needs it.
+        ConfigurationError: An argument is invalid. ``.field`` names it. Only calls report a missing key.
     """
 
     def __init__(

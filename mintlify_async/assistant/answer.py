@@ -87,8 +87,8 @@ class Answer(Extras, InModels):
         abort_reason: The service's reason for an abort, or None.
         response: Status, headers and request id of the response, or None.
         events_seen: The number of events of the answer.
-        site: The site URL, or None. With it, the paths in sources, suggestions and links of the text become
-            full URLs.
+        site: The site URL, or None. With it, paths in sources, suggestions and links of the text are full
+            URLs.
         earlier_text: The text of messages that were replaced, because a second ``start`` had another id. This
             text was shown before, so ``text`` starts with it.
     """

@@ -1,8 +1,7 @@
 """Reply: one answer of the assistant, which is read while it arrives.
 
 :mod:`.stream_state` splits and decodes the bytes, decides when an answer ends, and does no I/O. This module
-opens the connection, waits for its bytes and closes it. ``AFTER_FINISH`` limits the reading after the
-answer's end.
+opens the connection, waits for bytes and closes it. ``AFTER_FINISH`` limits the reading after the end.
 """
 
 from __future__ import annotations
@@ -519,8 +518,7 @@ class Reply(Extras, AsyncOnly):
             self._turn.stepped()
         grace = (AFTER_DONE if stream.done_seen else AFTER_FINISH) if stream.complete else None
         try:
-            # No local variable for the bytes, because they may repeat a key, and later errors show this
-            # frame.
+            # No local variable for the bytes: they may repeat a key, and later errors show this frame.
             _feed(stream, await live_response.read(stream.events_seen, grace))
         except MintlifyError as error:
             if isinstance(error, APITimeoutError) and error.phase == "first_event":

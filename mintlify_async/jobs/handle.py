@@ -206,7 +206,7 @@ class JobHandle(InModels):
     def watch(self, timeout: float | None = DEFAULT_TIMEOUT) -> JobWatch:
         """Return an async iterator over the job's records: the first record, then each record that differs.
 
-        The iterator ends after a final record. A failed job is not an error here. No poll is made between two
+        The iterator ends after a final record. A failed job is no error here. There is no poll between two
         steps.
 
         Args:
@@ -238,8 +238,8 @@ class JobHandle(InModels):
             on_active: What happens if the job is active. ``"send"`` sends immediately, without a poll.
                 ``"wait"`` waits until the job has ended, at most 30 minutes. ``"raise"`` polls once, and
                 raises StateError.
-            timeout: Limits the complete call, in seconds. By default, ``timeouts.request`` (60) limits the
-                request alone. With ``on_active="raise"``, the poll gets at most half of the time.
+            timeout: Limits the complete call, in seconds. By default, ``timeouts.request`` (60) limits only
+                the request. With ``on_active="raise"``, the poll gets at most half of the time.
             dedupe_key: A name for this follow-up in the session's ledger. The same key never sends a second
                 follow-up, in this process or in another one that shares the ledger. It always returns the
                 same ``FollowUp``.

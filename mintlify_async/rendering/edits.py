@@ -208,7 +208,7 @@ class Edits:
             self._last_text_at = asyncio.get_running_loop().time()
 
     async def _growing_edit(self) -> Edit | None:
-        """Return the next edit, or None if no more text comes."""
+        """Return the next edit, or None if no more text follows."""
         time, pause = asyncio.get_running_loop().time, max(self._every, SHORTEST_PAUSE)
         while not self._over:
             # The text moves this limit. A limit for each piece would cost more than reading the piece.

@@ -220,8 +220,7 @@ class Recorder:
 
     @staticmethod
     def _write(path: Path, line: Mapping[str, Any], how: int) -> None:
-        # The file is opened for each line. So nothing stays open, and a file that was moved away is not
-        # changed.
+        # Opened for each line. So nothing stays open, and a file that was moved away is not changed.
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600), "wb") as file:
             # In pieces, because other threads cannot run while a long text is encoded.
             fields = [f"{json.dumps(name)}: {_dumped(value)}" for name, value in line.items()]

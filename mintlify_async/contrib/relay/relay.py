@@ -353,8 +353,7 @@ class Relay:
 
         A server runs the end of the lifespan only after its connections have ended, which is too late to
         drain. The signal also reaches the server's own handler. Without such a handler (in a worker process
-        of hypercorn), and outside the main thread, the signal is not changed. The end of the block also
-        drains.
+        of hypercorn), and outside the main thread, the signal is not changed. The block's end also drains.
 
         Args:
             seconds: As for :meth:`drain`.
