@@ -13,7 +13,7 @@ The file has a list. `says` and `cites` are optional. Each question costs the cr
 import asyncio
 import sys
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import yaml
@@ -33,10 +33,10 @@ class Expected:
 
 def read(path: Path) -> list[Expected]:
     """Read the questions. A misspelt name, or a value that is no list, is an error, not an answer."""
-    found = cast("list[dict[str, object]] | None", yaml.safe_load(path.read_text("utf-8")))
+    found = cast("list[dict[str, Any]] | None", yaml.safe_load(path.read_text("utf-8")))
     if not found:
         raise SystemExit(f"{path} has no questions")
-    return [Expected(**one) for one in found]  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    return [Expected(**one) for one in found]
 
 
 def page(address: str) -> str:

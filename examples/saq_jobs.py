@@ -65,7 +65,7 @@ async def wait(ctx: Any, *, ref: str) -> None:
 
 
 again = CronJob(hand_over, cron=os.environ.get("AGAIN", "* * * * *"))
-settings = {"queue": queue, "functions": [wait], "cron_jobs": [again]}
+settings: dict[str, Any] = {"queue": queue, "functions": [wait], "cron_jobs": [again]}
 settings |= {"startup": startup, "shutdown": shutdown}
 settings |= {"concurrency": 50, "timers": {"sweep": max(1, BEAT // 3)}}
 

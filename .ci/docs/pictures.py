@@ -140,7 +140,7 @@ def speed_table(results: dict[str, Any]) -> str:
     control = rows["burst"]["ratios"]["control"][0]
     lines += ["", f"Measured {days} with Python {machine['python']}, {others}, on two shared cores."]
     lines += ["As a control, the benchmark of the first row also compares this package with itself."]
-    return "\n".join([*lines, f"The ideal result is 1; it was {control:.2f}.", ""])
+    return "\n".join([*lines, f"The ideal result is 1. The measured result was {control:.2f}.", ""])
 
 
 def speed_picture(results: dict[str, Any]) -> str:

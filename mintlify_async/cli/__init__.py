@@ -1,6 +1,6 @@
 """The command line ``mintlify-async``.
 
-Answers go to standard output, everything else to standard error. Keys are read from the environment only.
+Results go to standard output, everything else to standard error. Keys are read from the environment only.
 Each command has its own file, which is loaded when the command runs, so that ``--help`` is fast. The
 arguments of all commands are in ``argument_parser``.
 """

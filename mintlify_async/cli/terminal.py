@@ -1,4 +1,4 @@
-"""Writes answers to standard output, and everything else to standard error.
+"""Writes results to standard output, and everything else to standard error.
 
 Colours and Markdown need rich (the extra ``cli``) and a terminal that can show them. Otherwise the output is
 plain text. A region that is drawn again and again needs the lines below it. While there is such a region,

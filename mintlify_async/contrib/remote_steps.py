@@ -25,6 +25,9 @@ STEP_SECONDS: Final = 2.0
 CANCEL_AGAIN: Final = 0.25
 """Seconds between two cancellations of a step. Drivers swallow some, or clean up for too long."""
 
+AWAY: Final = "check that the server runs and has a free connection, and that its URL and password are right"
+"""What the user can do when a server cannot be reached or does not answer."""
+
 
 class FirstLoop:
     """Remembers the event loop that was first to use a client, to whose connections it may belong."""

@@ -47,9 +47,14 @@ class ConversationKeys:
         """The key of the head."""
         return f"{heads_of(self.owner)}{self.id}"
 
+    @property
+    def turns(self) -> str:
+        """The prefix of the keys of the turns."""
+        return f"{_room(self.owner)}/turns-{_hash(self.id)}/"
+
     def turn(self, number: int) -> str:
         """Return the key of the turn with this number, from 0."""
-        return f"{_room(self.owner)}/turns-{_hash(self.id)}/{number:09}"
+        return f"{self.turns}{number:09}"
 
 
 def heads_of(owner: str) -> str:

@@ -19,6 +19,7 @@ from ..messages import Message
 from ..protocol.calls import new_message_id
 from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.tasks import compute
+from ..storage.sqlite_statements import SQLStore
 from ..storage.store import Store, new_version
 from .history import History, TurnQuestion
 from .records import (
@@ -234,6 +235,10 @@ class Transcript:
             expected = {keys.head: head.version}
             if await store.write(changes, expected=expected, version=new_version(), keep=None):
                 break
+        if isinstance(store, SQLStore):  # a file still has expired records
+            if head is None:
+                await store.write({keys.head: None}, expected={keys.head: None}, version=new_version())
+            await store.drop_expired(keys.turns)
         self._take_over(History(system=self.settings.system))
         return head is not None
 

@@ -26,6 +26,7 @@ from ..errors import (
     MintlifyError,
     StateError,
     UnexpectedResponseError,
+    printable,
 )
 from ..model.response_info import Headers
 from ..model.secret import Secret
@@ -253,8 +254,9 @@ class Transport:
         except asyncio.CancelledError:
             if call.operation.costs and not sending.had_no_effect:
                 log.warning(
-                    "%s was cancelled after it was sent; the service may have accepted it",
+                    "%s was cancelled after it was sent; the service may have accepted it: %s",
                     call.operation.name,
+                    _next_step(sending.dedupe_key),
                     extra=log_fields(call.operation.name, job_id=call.job_id),
                 )
             if body is not None:
@@ -389,6 +391,15 @@ class Transport:
             session.detach()
             if connector is not None:
                 _close_connector(connector)
+
+
+def _next_step(dedupe_key: str | None) -> str:
+    if dedupe_key is None:
+        return "look at the dashboard or the repository before you send it again"
+    return (
+        f"call it again with dedupe_key {printable(dedupe_key, 80)!r}, which sends nothing, and returns the "
+        "job or says how to find it"
+    )
 
 
 class _Connector(aiohttp.TCPConnector):

@@ -230,7 +230,8 @@ class JobHandle(InModels):
     ) -> FollowUp:
         """Send a follow-up, at most once, and return its handle.
 
-        If a job has several follow-ups, every handle waits for the newest.
+        If a job has several follow-ups, every handle of the session waits for the newest. Another process
+        needs the newest :attr:`ref`.
 
         Args:
             prompt: The instruction, at least 1 character.

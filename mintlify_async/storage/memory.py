@@ -29,7 +29,7 @@ class MemoryStore(SQLStore):
         keep: How long finished records are kept, in seconds. None keeps them for good.
 
     Raises:
-        ConfigurationError: *keep* is not a finite number.
+        ConfigurationError: *keep* is no finite number of 0 or more.
     """
 
     _delete_after: ClassVar[float] = 0.0

@@ -9,6 +9,7 @@ transactions. If it is forked during one, SQLite in the child finds the file loc
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sqlite3
 import threading
@@ -39,6 +40,18 @@ PAUSE_SECONDS: Final = 0.01
 
 CONTENT: Final = {"store": 1}
 """The tables of a file, with their version. A file with other content is refused."""
+
+REMEDIES: Final = {
+    sqlite3.SQLITE_CANTOPEN: "create its folder, or correct the path or its permissions",
+    sqlite3.SQLITE_READONLY: "correct the path or its permissions",
+    sqlite3.SQLITE_PERM: "correct the path or its permissions",
+    sqlite3.SQLITE_BUSY: "end the process that keeps it locked, or use another file",
+    sqlite3.SQLITE_FULL: "free some disk space",
+    sqlite3.SQLITE_IOERR: "check the disk, and that the path is on no network drive",
+    sqlite3.SQLITE_NOTADB: "use another path, or restore the file",
+    sqlite3.SQLITE_CORRUPT: "use another path, or restore the file",
+}
+"""What the user can do, by the kind of a SQLite error."""
 
 _VERSIONS: Final = (
     "CREATE TABLE IF NOT EXISTS mintlify_async (holds TEXT PRIMARY KEY, version INTEGER NOT NULL)"
@@ -158,7 +171,9 @@ class SQLiteFile:
     def _error(self, error: Exception) -> StateError:
         if isinstance(error, StateError):
             return StateError(*error.args)
-        return StateError(f"the store {self.path!r} cannot be used: {printable(str(error))}")
+        text = f"the store {self.path!r} cannot be used: {printable(str(error))}"
+        remedy = _remedy(error)
+        return StateError(f"{text}; {remedy}" if remedy else text)
 
     def _check_tables(self, db: sqlite3.Connection) -> None:
         """Make the tables in a new file. Refuse a file with other tables."""
@@ -188,10 +203,20 @@ def _run(db: sqlite3.Connection, step: _Step) -> None:
     db.execute("RELEASE step")
 
 
-def _is_locked(error: Exception) -> bool:
+def _kind(error: Exception) -> int:
     # The lowest eight bits are the error's kind, the others say more about it.
-    kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _is_locked(error: Exception) -> bool:
+    return _kind(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _remedy(error: Exception) -> str | None:
+    if isinstance(error, OSError):  # of a file that could not be created
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return REMEDIES[sqlite3.SQLITE_FULL if is_full else sqlite3.SQLITE_CANTOPEN]
+    return REMEDIES.get(_kind(error))
 
 
 def _named(content: dict[str, int]) -> str | None:

@@ -45,7 +45,7 @@ class SQLStore(NothingToClose):
         keep: How long finished records are kept, in seconds. None keeps them for good.
 
     Raises:
-        ConfigurationError: *keep* is not a finite number.
+        ConfigurationError: *keep* is no finite number of 0 or more.
     """
 
     _delete_after: ClassVar[float]
@@ -104,6 +104,27 @@ class SQLStore(NothingToClose):
             return [key for (key,) in db.execute(question, (prefix, prefix + "\U0010ffff", now))]
 
         return await self._run(step)
+
+    async def drop_expired(self, prefix: str = "") -> None:
+        """Delete the expired records. No call returns them any more, but a SQLite file still contains them.
+
+        Without this call, that is so for 30 days or more, because the computer's clock may be wrong.
+        :meth:`mintlify_async.Conversation.delete` makes it for the turns of the conversation.
+
+        Args:
+            prefix: The beginning of the keys. Empty means all records.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+
+        def step(db: Connection, now: float) -> None:
+            db.execute(
+                f"DELETE FROM records WHERE key >= ? AND key < ? AND NOT {_LIVE}",
+                (prefix, prefix + "\U0010ffff", now),
+            )
+
+        await self._run(step)
 
     async def take(self, windows: Sequence[Window], *, slot: str | None, block: str) -> TakeResult:
         """If every window has a free slot and there is no block, take *slot* in all windows."""

@@ -42,8 +42,8 @@ class SQLiteStore(SQLStore):
         keep: How long finished records are kept, in seconds. None keeps them forever.
 
     Raises:
-        ConfigurationError: *path* is no path, begins with ``$`` or names a database in memory, or *keep* is
-            not finite.
+        ConfigurationError: *path* is no path, begins with ``$`` or with an unknown home folder, or names a
+            database in memory. Or *keep* is no finite number of 0 or more.
     """
 
     _delete_after: ClassVar[float] = 30 * 86_400.0  # a clock that was ahead must not delete what is new

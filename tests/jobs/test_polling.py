@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Sized
 
 import pytest
 from attrs import fields
@@ -14,7 +15,7 @@ from mintlify_async.errors import ConfigurationError, JobTimeoutError
 from mintlify_async.jobs.wait_all import as_completed, wait_all
 from mintlify_async.settings.poll_policy import PollPolicy
 from mintlify_async.testing.virtual_clock import virtual_time
-from tests.support.job_fakes import FakeAgent, at_times, in_turn, tasks_left, timers_left
+from tests.support.job_fakes import FakeAgent, answered_with, at_times, in_turn, tasks_left, timers_left
 
 pytestmark = pytest.mark.usefixtures("virtual")
 
@@ -56,6 +57,15 @@ async def test_no_job_starves_under_the_cap():
     counts = [sum(1 for _, job, _ in agent.asked if job == name) for name in names(60)]
     assert min(counts) >= max(counts) - 2
     assert 2 * 599 <= len(agent.asked) <= 2 * 602
+
+
+async def test_pauses_that_are_over_are_dropped():
+    """A session may live for weeks: the scheduler keeps one pause after twenty, not all of them."""
+    agent, paused = FakeAgent(), answered_with("active", {"Retry-After": "10"})
+    for job in agent.jobs(names(20), lambda: in_turn(paused, "completed")):
+        await job.wait()
+    kept = [thing for thing in vars(agent.scheduler()).values() if isinstance(thing, Sized)]
+    assert sum(map(len, kept)) == 1
 
 
 async def test_hung_polls_do_not_hold_the_places_of_others():

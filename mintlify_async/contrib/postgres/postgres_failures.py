@@ -6,7 +6,7 @@ from typing import Final
 
 import asyncpg
 
-from ..remote_steps import described
+from ..remote_steps import AWAY, described
 
 
 class BorrowError(Exception):
@@ -40,11 +40,15 @@ REASONS: Final = {
     "42P05": "PgBouncer mixed up prepared statements; give your pool statement_cache_size=0",
     "42P01": "it has no table {table}; call await store.setup(), or run the SQL of store.schema",
     "42703": "the table {table} has other columns than store.schema",
-    "53300": "it has no connection left (max_connections)",
+    "53300": "it has no connection left (max_connections): raise it, or let the stores keep fewer with size=",
     "55P03": "another session holds a lock",
-    "57014": "no answer in time",
+    "57014": f"no answer in time; {AWAY}",
 }
 """Reasons by SQLSTATE. Any other error gives its first line."""
+
+
+UNREACHABLE: Final = ("08", "28", "3D", "57P")
+"""Beginnings of an SQLSTATE: no connection, a refused user, an unknown database, a server that stops."""
 
 
 def explain(error: Exception, table: str) -> tuple[str, bool]:
@@ -54,7 +58,9 @@ def explain(error: Exception, table: str) -> tuple[str, bool]:
     if isinstance(error, asyncpg.DataError):
         return "DataError: a key or value cannot be stored", False  # its text may show them
     if isinstance(error, TimeoutError) and not str(error):
-        return "no answer in time", True  # while asyncpg connects
+        return REASONS["57014"], True  # while asyncpg connects
     state = getattr(error, "sqlstate", None) or ""
     reason = REASONS[state].format(table=table) if state in REASONS else described(error)
+    if state not in REASONS and (isinstance(error, OSError) or state.startswith(UNREACHABLE)):
+        reason = f"{reason}; {AWAY}"
     return reason, isinstance(error, OSError)  # TimeoutError is one

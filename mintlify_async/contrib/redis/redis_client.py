@@ -17,6 +17,8 @@ try:
     import redis
     from redis.asyncio import ConnectionPool, Redis, RedisCluster
     from redis.commands.core import AsyncScript
+    from redis.exceptions import ConnectionError as RedisConnectionError
+    from redis.exceptions import ReadOnlyError
     from redis.exceptions import TimeoutError as RedisTimeoutError
 except ModuleNotFoundError as error:
     raise extra_missing("redis", error) from None
@@ -24,7 +26,7 @@ except ModuleNotFoundError as error:
 from mintlify_async.checks import LARGEST, check_number
 from mintlify_async.errors import ConfigurationError
 
-from ..remote_steps import STEP_SECONDS, FirstLoop, StepLine, described
+from ..remote_steps import AWAY, STEP_SECONDS, FirstLoop, StepLine, described
 
 Argument = str | bytes | int | float
 
@@ -88,7 +90,12 @@ def new_line(places: int) -> StepLine:
 
 def explain(error: Exception) -> tuple[str, bool]:
     """Return the reason of *error*, and whether scripts in the line would wait for nothing, too."""
-    return described(error), isinstance(error, SILENCES)
+    reason = described(error)
+    if isinstance(error, (OSError, RedisConnectionError, *SILENCES)):
+        reason = f"{reason}; {AWAY}"
+    elif isinstance(error, ReadOnlyError):
+        reason = f"{reason}; the server is a replica, perhaps since a failover: let the client connect again"
+    return reason, isinstance(error, SILENCES)
 
 
 _connections: weakref.WeakKeyDictionary[object, ClientConnections] = weakref.WeakKeyDictionary()
