@@ -474,8 +474,8 @@ class MintlifySession:
     async def close(self) -> None:
         """Close all open replies and connections, and end all waits with StateError.
 
-        The method waits for running saves of conversations and records of jobs, at most 5 s. Then it gives them
-        up, and the log has an error.
+        The method waits for running saves of conversations and records of jobs, at most 5 s. Then it gives
+        them up, and the log has an error.
 
         Other event loops close their own connections. The method waits for them, at most 5 s in all. A busy
         or stopped loop closes its connections when it runs next.
