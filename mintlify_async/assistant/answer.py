@@ -22,7 +22,7 @@ from ..rendering.answer_as_markdown import HasAnswer, answer_markdown
 from ..rendering.finding_sources import AnswerSource, sources_of
 from ..rendering.readable_text import text_after
 from ..rendering.suggestions import Suggestion, suggestions_of
-from ..runtime.logs import Place
+from ..runtime.logs import Place, line_of
 from .stream_state import MessageStream
 
 HOW_TO_READ: Final = (
@@ -236,7 +236,7 @@ _FIELDS: Final[Mapping[str, Callable[[Answer], Any]]] = {
 
 def warn_unread(state: str, made_at: Place) -> None:
     """Warn about a reply that was not read, with the line that made it."""
-    warnings.warn_explicit(f"a reply was {state}; {HOW_TO_READ}", ResourceWarning, *made_at)
+    warnings.warn_explicit(f"a reply was {state}; {HOW_TO_READ}", ResourceWarning, *line_of(made_at))
 
 
 def already_read() -> StateError:

@@ -182,9 +182,9 @@ class MessageBuilder:
         return is_other and (not self.empty or self.finish_reason is not None)
 
     def _start(self, event: ev.Start) -> None:
-        if self.is_replaced_by(event):
-            self._clear()
         if event.message_id is not None:
+            if self.is_replaced_by(event):
+                self._clear()
             self._id = event.message_id
         self._merge(event.message_metadata)
 

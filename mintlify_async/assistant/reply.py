@@ -428,7 +428,10 @@ class Reply(Extras, AsyncOnly):
             core.check_open()
             self._observation = observation = core.observe_question(call)
             with _UNOBSERVED if observation is None else observation.active():
-                self._live = live_response = await self._send(core, call, observation)
+                if self._turn is None:
+                    self._live = live_response = await open_answer(core, call, observation)
+                else:
+                    self._live = live_response = await self._send(self._turn, core, call, observation)
         except BaseException as error:
             self._end("failed", error)
             await self._end_turn(error, left=True)  # a block that was not entered has no exit
@@ -440,12 +443,14 @@ class Reply(Extras, AsyncOnly):
         else:
             self._state = "open"
 
-    async def _send(self, core: Core, call: Call, observation: Observation | None) -> LiveResponse:
+    async def _send(
+        self, turn: ReplyTurn, core: Core, call: Call, observation: Observation | None
+    ) -> LiveResponse:
         """Send the question. After a refusal, send the turn's other question, if there is one."""
         try:
             return await open_answer(core, call, observation)
         except MintlifyError as error:
-            other_call = None if self._turn is None else self._turn.refused(call, error)
+            other_call = turn.refused(call, error)
             if other_call is None:
                 raise
         self._call, self._stream = other_call, None

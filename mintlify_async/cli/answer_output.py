@@ -1,4 +1,4 @@
-"""How commands show an answer: its text as it streams, then its sources and suggestions."""
+"""How commands show an answer: the text as it arrives, then the sources and suggestions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def show_answer(reply: mintlify.Reply, terminal: Terminal) -> None:
 
 
 def show_sources(reply: mintlify.Reply, terminal: Terminal) -> None:
-    """Show the sources of a finished answer, if it has any."""
+    """Show the sources of a complete answer, if it has any."""
     if reply.sources:
         terminal.write("\nSources:\n")
     for source in reply.sources:

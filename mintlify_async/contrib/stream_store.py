@@ -1,4 +1,4 @@
-"""Stream stores of the relay: how long an answer goes on without a reader, and can be read after its end."""
+"""Stream stores of the relay: they keep answers that run without a reader, or that have ended."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mintlify_async.habits import helpful
 from mintlify_async.storage.store import NothingToClose
 
 GRACE_SECONDS: Final = 60.0
-"""For how many seconds an answer continues without a reader, by default."""
+"""Default number of seconds for which an answer continues without a reader."""
 
 KEEP_SECONDS: Final = 60.0
-"""For how many seconds an answer can be read after its end, by default."""
+"""Default number of seconds after its end for which an answer can be read."""
 
 
 @helpful
@@ -24,10 +24,10 @@ class MemoryStreamStore(NothingToClose):
 
     Args:
         grace: Seconds for which an answer continues without a reader. Then it is stopped at the service.
-        keep: Seconds for which an answer can be read after its end, by a page that was being reloaded then.
+        keep: Seconds after its end for which a page that was being reloaded can read an answer.
 
     Raises:
-        ConfigurationError: An argument is below 0 or no finite number.
+        ConfigurationError: An argument is not a finite number of 0 or more.
     """
 
     grace: float = field(default=GRACE_SECONDS, validator=check_field(check_number, least=0, most=LARGEST))

@@ -1,6 +1,6 @@
 """Secrets: values that no ``repr`` shows, and masks over keys in texts and JSON values.
 
-Containers and the locals of a traceback print the ``repr`` of what is in them.
+Containers print the ``repr`` of their values, and tracebacks that of locals.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _CONTAINERS: Final = (dict, list)
 
 
 def mask_keys(content: Any) -> Any:
-    """Return *content* with every thread key in it masked; the same object when there is none.
+    """Return *content* with every thread key masked. Without thread keys, return the same object.
 
     >>> mask_keys({"threadKey": "secret", "n": 1})
     {'threadKey': '****', 'n': 1}
@@ -92,7 +92,7 @@ def mask_keys(content: Any) -> Any:
 
 
 def drop_keys(content: Any) -> Any:
-    """Return *content* without the thread keys in it; the same object when there is none."""
+    """Return *content* without thread keys. If there are none, return the same object."""
     return _without_keys(content, lambda fields: {k: v for k, v in fields.items() if k != THREAD_KEY})
 
 
@@ -117,53 +117,53 @@ _KEY_IN_TEXT: Final = re.compile(
     r"""(threadKey(?:\\*["'])?\s*[:=]\s*)"""
     r"""(?:(?P<quote>\\*["'])(?:(?!(?<!\\)(?P=quote)).)+|(?:[^"'\\\s,}&]|\\+(?:/|u[0-9a-fA-F]{4}))+)"""
 )
-"""A thread's key: in quotation marks up to the closing one, over escapes, or else one word."""
+"""A thread's key: a JSON string, which may contain escapes, or else one word."""
 
 _ESCAPED_ASCII: Final = re.compile(r"u00[2-7]|%[2-7]")
 
 _UNESCAPED: Final = re.compile(r"[\w.~-]*", re.ASCII)
-"""A key that only ``\\uXXXX`` or ``%XX`` can write otherwise."""
+"""A key of characters that only ``\\uXXXX`` or ``%XX`` can write in another form."""
 
 
 def mask_secret(text: str, secret: str) -> str:
-    r"""Return *text* with *secret* masked in every form that JSON and URLs give it, also cut or nested JSON.
+    r"""Return *text* with *secret* masked: plain, JSON-escaped or URL-encoded. The JSON may be nested or cut.
 
     >>> mask_secret(r'{"error": "a\/b\u002bc"}', "a/b+c")
     '{"error": "****"}'
     """
     text = text.replace(secret, MASK)
-    if "\\" not in text and "%" not in text:  # every other form has one of them
+    if "\\" not in text and "%" not in text:  # every other form contains one of them
         return text
     if _UNESCAPED.fullmatch(secret) and not _ESCAPED_ASCII.search(text):
         return text
     return _every_form(secret).sub(MASK, text)
 
 
-@lru_cache(maxsize=64)  # its arguments show nowhere
+@lru_cache(maxsize=64)  # lru_cache does not show the arguments
 def _every_form(secret: str) -> re.Pattern[str]:
-    # A run of backslashes is one atomic group, which also takes those of the escape behind it. If each one
-    # had its own forms, a long run could be divided between them in exponentially many ways.
+    # One atomic group matches a run of backslashes, including the backslashes of a following escape. If each
+    # backslash had its own group, there would be exponentially many ways to divide a long run.
     return re.compile("".join(map(_run_and_next, re.finditer(r"(\\*)([^\\]?)", secret))))
 
 
 def _run_and_next(found: re.Match[str]) -> str:
-    """Return a pattern of the forms of some backslashes and of the character behind them."""
+    """Return a pattern for a run of backslashes and the next character, in all their forms."""
     length, character = len(found[1]), found[2]
     if not length:
         return _forms(character)
-    is_own = found.string.startswith("u005c", found.start(2))  # of the key itself, and no escape
+    is_own = found.string.startswith("u005c", found.start(2))  # the backslash is part of the key
     backslash = r"\\|%(?i:5c)" if is_own else r"\\|%(?i:5c)|u(?i:005c)"
     return f"(?>(?:{backslash}){{{length},{8 * length + 7}}}){_forms(character, escape='')}"
 
 
 def _forms(character: str, escape: str = r"\\{1,7}") -> str:
-    """Return a pattern of the forms of *character*: itself, escaped in JSON (within JSON), or in a URL.
+    """Return a pattern for *character*: plain, escaped in JSON (also nested JSON), or encoded in a URL.
 
-    *escape* is the pattern of the backslashes before an escape. It is empty if they are matched already.
+    *escape* matches the backslashes before an escape. It is empty if they were already matched.
     """
     if not character:
         return ""
-    # Each nesting doubles the backslashes; a bound keeps the search linear.
+    # Each nesting doubles the backslashes. The maximum keeps the search linear.
     units = character.encode("utf-16-be", "surrogatepass")
     codes = [f"u(?i:{units[at : at + 2].hex()})" for at in range(0, len(units), 2)]
     escaped = escape + r"\\{1,7}".join(codes)
@@ -175,7 +175,7 @@ def _forms(character: str, escape: str = r"\\{1,7}") -> str:
 
 
 def mask_text(text: str, key: str | None = None) -> str:
-    """Return *text*, JSON or not and perhaps cut, with thread keys masked, and *key* wherever it occurs.
+    """Return *text* with thread keys and all copies of *key* masked. It may be cut, and need not be JSON.
 
     >>> mask_text('{"threadKey":"secr')
     '{"threadKey":"****'

@@ -20,7 +20,6 @@ from typing import (
     Any,
     Final,
     Literal,
-    NamedTuple,
     TypeAlias,
     TypeVar,
     cast,
@@ -127,7 +126,7 @@ class WireValue:
 
     def to_wire(self) -> dict[str, Any]:
         """Return the object as valid JSON, without thread keys. Infinity and NaN become None."""
-        return _writer_of(self.__class__)(self)
+        return _writer_of(cast("Any", type(self)))(self)
 
 
 ValueT = TypeVar("ValueT", bound=WireValue)
@@ -340,7 +339,8 @@ def instant_text(instant: datetime) -> str:
     return instant.isoformat(timespec=precise).replace("+00:00", "Z")
 
 
-class _Field(NamedTuple):
+@attrs.frozen
+class _Field:
     """A field of a class that is also a field of the JSON object."""
 
     name: str

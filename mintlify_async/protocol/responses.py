@@ -1,4 +1,4 @@
-"""Reads the service's responses: a job, the ids in the headers."""
+"""Reads the service's responses: a job, and the request id in the headers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class WholeResponse:
 
     @property
     def is_success(self) -> bool:
-        """Whether the service accepted the request. 101 does not say so."""
+        """Whether the service accepted the request. A status of 101 does not mean this."""
         return 200 <= self.status < 300
 
     @property
@@ -48,26 +48,26 @@ def response_info(
 
 
 def request_id(assumptions: Assumptions, headers: Mapping[str, str]) -> str | None:
-    """Return the id by which the service's logs know a request, or None."""
+    """Return the id of the request in the service's logs, or None."""
     for name in assumptions.request_id_headers:
         if name in headers:
-            return whole_characters(headers[name])  # bytes that are not UTF-8 come as halves of pairs
+            return whole_characters(headers[name])  # bytes that are not UTF-8 come as surrogates
     return None
 
 
 def read_job(
     assumptions: Assumptions, answer: WholeResponse, attempts: int = 1, *, id_is_enough: bool = False
 ) -> Job:
-    """Return the job in *answer*, a success.
+    """Return the job in *answer*, a successful response.
 
-    Where *id_is_enough*, a job without a status has an empty one, because it was accepted and the next poll
-    shows the rest.
+    With *id_is_enough*, a job without a status gets an empty status. The service has accepted it, and the
+    next poll shows the rest.
 
     Raises:
         UnexpectedResponseError: The body is not a job.
     """
     text = answer.text
-    # Only an escape can write the name of a key, or half of a surrogate pair, in another way.
+    # Only an escape can write the name of a key, or a lone surrogate, in another form.
     has_escapes = "\\" in text
     may_have_key = has_escapes or THREAD_KEY in text
     body = (mask_text(text) if may_have_key else text).encode()
@@ -88,7 +88,7 @@ def read_job(
 
 
 def unexpected_response(message: str, answer: WholeResponse, info: ResponseInfo) -> UnexpectedResponseError:
-    """Return the error for *answer*, which does not say what it should."""
+    """Return the error for *answer*, whose body is not as documented."""
     text = mask_text(answer.text)
     if is_web_page(text):
         message += f" ({WEB_PAGE})"

@@ -1,4 +1,4 @@
-"""The errors for refusals of the service (401, 404, 429, 5xx …): their texts, and what each status means."""
+"""The errors for refusals of the service (401, 404, 429, 5xx …), their texts, and the meaning of a status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HINTS = {
 def status_error(
     assumptions: Assumptions, call: Call, answer: WholeResponse, retry_after: float | None
 ) -> APIStatusError | UnexpectedResponseError:
-    """Return the error for *answer*, which is not a success."""
+    """Return the error for *answer*, whose status is not a success."""
     body, info = mask_text(answer.text), response_info(assumptions, answer.status, answer.headers)
     if answer.status < 200:
         return unexpected_response(f"{call.operation}: status {answer.status} is not an answer", answer, info)
@@ -79,4 +79,4 @@ _MISSING = {
     SEND_MESSAGE: _NO_JOB,
     GET_JOB: f"{_NO_JOB}; this path is assumed, and Assumptions(get_job_path=…) changes it",
 }
-"""What a 404 may mean, by the operation."""
+"""By operation: the possible meaning of a 404."""

@@ -14,11 +14,13 @@ QUOTE: Final = 0
 HEAD_CHARACTERS: Final = 100
 """Number of characters of a line that are read, so a long line takes no more time."""
 
-_ITEM: Final = re.compile(r"(?:[-+*]|(\d{1,9})[.)])(?= |\Z)")
+_ITEM: Final = re.compile(r"(?:[-+*]|([0-9]{1,9})[.)])(?= |\Z)")
 _BREAK: Final = re.compile(r"(?:(?:- *){3,}|(?:\* *){3,}|(?:_ *){3,})\Z")
 _HEADING: Final = re.compile(r"#{1,6}(?: |\Z)")
 _UNDERLINE: Final = re.compile(r"(?:=+|-+) *\Z")
 _FENCE: Final = re.compile(r"(`{3,}(?=[^`]*\Z)|~{3,})(.*)")
+_BLOCK_STARTS: Final = " \t\r`~#>-+*_=0123456789"
+"""Any line starts with one of these characters, unless it is only text, outside of quotes and list items."""
 _SETTLED: Final = re.compile(
     r"[\s>]*(?:(?:[-+*]|\d{1,9}[.)])[\s>]+)*"
     r"(?:[^\s\d`~>#*+_=-]|\d+(?:[^\d.)]|[.)]\S)|`{1,2}[^`]|~{1,2}[^~]|#+[^#]"
@@ -107,7 +109,7 @@ def match_containers(text: str, containers: tuple[int, ...], *, is_new_item: boo
 
 def read_line(line: str, before: OpenBlocks = START) -> MarkdownLine:
     """Return the kind of *line*, given without its ending, after the open blocks *before*."""
-    if not before.containers and before.fence is None and line[:1].isalpha():  # true for most lines
+    if not before.containers and before.fence is None and line[:1] not in _BLOCK_STARTS:  # most lines
         return MarkdownLine("more" if before.is_paragraph else "text", 0, _PLAIN)
     head = line[:HEAD_CHARACTERS].rstrip(" \t\r")
     if not head and line.strip(" \t\r"):
@@ -126,50 +128,50 @@ def read_line(line: str, before: OpenBlocks = START) -> MarkdownLine:
 def _read_rest(text: str, at: int, before: OpenBlocks, depth: int) -> MarkdownLine:
     """Return the kind of a line outside of a code block. Its text starts at the column *at*."""
     is_inside = depth == len(before.containers)
-    new, at = _new_containers(text, at, interrupts=before.is_paragraph and is_inside)
+    new, at, indent = _new_containers(text, at, interrupts=before.is_paragraph and is_inside)
     containers = (*before.containers[:depth], *new)
     is_paragraph = before.is_paragraph and not new
-    indent = _indent(text, at)
-    rest = text[at + indent :]
-    if not rest:
+    if at + indent == len(text):
         is_new_item = bool(new) and new[-1] != QUOTE
         return MarkdownLine(
             "text" if new else "blank", depth, OpenBlocks(containers, is_new_item=is_new_item)
         )
     if indent >= 4 and not is_paragraph:
         return MarkdownLine("code", depth, OpenBlocks(containers))
-    if indent < 4 and (fence := _FENCE.match(rest)):
-        return MarkdownLine("opening", depth, OpenBlocks(containers, Fence(indent, *fence.groups())))
-    is_underline = is_paragraph and is_inside and _UNDERLINE.match(rest)
-    if indent < 4 and (is_underline or _HEADING.match(rest) or _BREAK.match(rest)):
-        return MarkdownLine("text", depth, OpenBlocks(containers))
+    rest = text[at + indent :]
+    if indent < 4 and rest[0] in _BLOCK_STARTS:
+        if fence := _FENCE.match(rest):
+            return MarkdownLine("opening", depth, OpenBlocks(containers, Fence(indent, *fence.groups())))
+        is_underline = is_paragraph and is_inside and _UNDERLINE.match(rest)
+        if is_underline or _HEADING.match(rest) or _BREAK.match(rest):
+            return MarkdownLine("text", depth, OpenBlocks(containers))
     if is_paragraph:  # a paragraph continues, even without its containers' marks
         return MarkdownLine("more", depth, OpenBlocks(before.containers, is_paragraph=True))
     return MarkdownLine("text", depth, OpenBlocks(containers, is_paragraph=True))
 
 
-def _new_containers(text: str, at: int, *, interrupts: bool) -> tuple[list[int], int]:
-    """Return the quotes and items that start at the column *at*, and the column of their text.
+def _new_containers(text: str, at: int, *, interrupts: bool) -> tuple[list[int], int, int]:
+    """Return the quotes and items that start at the column *at*, the column of their text, and its indent.
 
     *interrupts* means that a paragraph is open. Some items may not interrupt a paragraph.
     """
     containers: list[int] = []
-    while (indent := _indent(text, at)) < 4 and (rest := text[at + indent :]):
-        if rest[0] == ">":
-            width, at = QUOTE, at + indent + 1
+    while (indent := _indent(text, at)) < 4 and text[at + indent : at + indent + 1] in _BLOCK_STARTS:
+        start = at + indent
+        if text.startswith(">", start):
+            width, at = QUOTE, start + 1
             at += text.startswith(" ", at)
-        elif (item := _ITEM.match(rest)) and not _BREAK.match(rest):
-            if interrupts and not containers and (item[1] not in (None, "1") or item.end() == len(rest)):
+        elif (item := _ITEM.match(text, start)) and not _BREAK.match(text, start):
+            if interrupts and not containers and (item[1] not in (None, "1") or item.end() == len(text)):
                 break
-            at += indent + item.end()
-            blanks = _indent(text, at)
-            if not 1 <= blanks <= 4 or at + blanks == len(text):
+            blanks = _indent(text, item.end())
+            if not 1 <= blanks <= 4 or item.end() + blanks == len(text):
                 blanks = 1
-            width, at = indent + item.end() + blanks, min(at + blanks, len(text))
+            width, at = item.end() + blanks - at, min(item.end() + blanks, len(text))
         else:
             break
         containers.append(width)
-    return containers, at
+    return containers, at, indent
 
 
 def _indent(text: str, at: int) -> int:

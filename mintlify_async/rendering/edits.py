@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, Self
 from ..checks import check_seconds
 from ..errors import StateError
 from ..runtime.tasks import start_task
-from ..runtime.time_limits import TimeLimit
+from ..runtime.time_limits import TimeLimit, TimeLimits
 from .growing_messages import Edit, MarkdownSplitter
 
 SHORTEST_PAUSE: Final = 0.25
@@ -110,6 +110,7 @@ class Edits:
         self._loop: asyncio.AbstractEventLoop | None = None  # set while the reply is open
         self._pieces: AsyncIterator[str] | None = None
         self._last_text_at = math.inf
+        self._pauses = TimeLimits[TimeLimit]()  # of all steps, which share a timer
         self._due = -math.inf  # no edit is made before this time
         self._over = False  # no more text follows
         self._error: Exception | None = None
@@ -149,7 +150,7 @@ class Edits:
         self._report(None)
         try:
             if self._sending:
-                self._due, self._sending = self._time() + self._every, False
+                self._due, self._sending = asyncio.get_running_loop().time() + self._every, False
             edit = await self._next()
             self._sending = edit is not None
         finally:
@@ -169,7 +170,10 @@ class Edits:
         """Return the next edit, or None after the last one."""
         if self._pieces is None and not self._over:
             await self._open()
-        await self._read_arriving()
+        if asyncio.get_running_loop().time() < self._due:
+            await self._read_arriving()
+        else:
+            await asyncio.sleep(0)  # for other tasks: many messages may be ready, and their consumer fast
         edit = await self._growing_edit()
         if edit is not None:
             return edit
@@ -182,7 +186,7 @@ class Edits:
                 self._splitter.close()
             self._last_edits = deque(iter(self._splitter.next_edit, None))
         if self._last_edits or self._error is not None:  # the consumer will show a message about the error
-            await asyncio.sleep(max(0.0, self._due - self._time()))
+            await asyncio.sleep(max(0.0, self._due - asyncio.get_running_loop().time()))
         return self._last_edits.popleft() if self._last_edits else None
 
     async def _open(self) -> None:
@@ -201,38 +205,33 @@ class Edits:
     def _add(self, text: str) -> None:
         if text:
             self._splitter.feed(text)
-            self._last_text_at = self._time()
-
-    def _time(self) -> float:
-        return asyncio.get_running_loop().time()
+            self._last_text_at = asyncio.get_running_loop().time()
 
     async def _growing_edit(self) -> Edit | None:
         """Return the next edit, or None if no more text comes."""
-        pause = max(self._every, SHORTEST_PAUSE)
+        time, pause = asyncio.get_running_loop().time, max(self._every, SHORTEST_PAUSE)
         while not self._over:
-            # A limit that moves with the text: one for each piece costs more than reading the piece.
-            with suppress(TimeoutError), TimeLimit() as limit:
+            # The text moves this limit. A limit for each piece would cost more than reading the piece.
+            with suppress(TimeoutError), TimeLimit(among=self._pauses) as limit:
                 while not self._over:
                     pause_at = self._last_text_at + pause
-                    is_paused = self._time() >= pause_at
+                    is_paused = time() >= pause_at
                     edit = self._splitter.next_edit(pause=is_paused)
                     if edit is not None:
                         return edit
                     limit.move(math.inf if is_paused else pause_at)
                     await self._read_piece()
-                    await self._read_arriving()
+                    if self._received().has_queued:
+                        await self._read_arriving()
         return None
 
     async def _read_arriving(self) -> None:
         """Read the text that has arrived or arrives until an edit is due."""
-        if self._is_reading_on():
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._due):
-                    while self._is_reading_on():
-                        await self._read_piece()
-
-    def _is_reading_on(self) -> bool:
-        return not self._over and (self._received().has_queued or self._time() < self._due)
+        time = asyncio.get_running_loop().time
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._due):
+                while not self._over and (self._received().has_queued or time() < self._due):
+                    await self._read_piece()
 
     async def _read_piece(self) -> None:
         """Wait for the next piece of text."""

@@ -100,7 +100,7 @@ class MarkdownSplitter:
         self._pieces: list[str] = []  # pieces to add after _text
         self._ambiguous: list[str] = []  # pieces to add after _pieces
         self._closed = False
-        self._idle_length: int = 0  # no edit is needed until the text is longer, or a line ends
+        self._idle_characters: int = -1  # this number of new characters needs no edit, unless a line ends
         self._offset: int = 0  # position of _text in the complete text
         self._index: int = 0
         self._begin(Draft(limit))
@@ -144,11 +144,11 @@ class MarkdownSplitter:
             marks = (blanks := "".join(self._ambiguous)).rstrip()
             self._pieces.append(marks)
             self._ambiguous = [blanks[len(marks) :]]
-        self._join()
         is_settled = self._closed or pause
         if not is_settled and self._is_idle():
             return None
-        self._idle_length = 0
+        self._join()
+        self._idle_characters = -1
         while self._has_more():
             draft = self._filled(is_settled=is_settled)
             end, places = draft.end, draft.places[bisect_left(draft.places, (self._floor,)) :]
@@ -169,8 +169,8 @@ class MarkdownSplitter:
                     self._begin_after(end)
                 return edit
             else:
-                self._idle_length = self._length_of_no_edit(draft, best)
-                # The best place is held back. After a block's end, the shown text would not change.
+                self._idle_characters = self._characters_of_no_edit(draft, best)
+                # The best place is held back. Behind a block's end, the shown text would not change.
                 certain_places = (
                     place for place in reversed(places) if place.end < best.end and not place.ends_block
                 )
@@ -188,18 +188,19 @@ class MarkdownSplitter:
 
     def _is_idle(self) -> bool:
         """Return whether the text has not grown enough for another edit."""
-        is_short = len(self._text) - self._start <= self._idle_length
-        return is_short and self._text.find("\n", self._start + self._draft.at) < 0
+        new = "".join(self._pieces)
+        self._pieces = [new]
+        return len(new) <= self._idle_characters and "\n" not in new
 
-    def _length_of_no_edit(self, draft: Draft, best: Place) -> int:
-        """Return the length up to which *draft* needs no other edit, unless its last line ends.
+    def _characters_of_no_edit(self, draft: Draft, best: Place) -> int:
+        """Return how many more characters of its last line give no other edit of *draft*.
 
         *best* is its best place. A place at the end of a line is better than any place in the last line.
         """
         if best.rank > WORD and best.units >= draft.late and draft.at > self._draft.at:
             end = self._draft.end if draft.places[-1].line is None else draft.end  # marks may not fit
-            return end.following + LOOKAHEAD - 1
-        return len(self._text) - self._start
+            return self._start + end.following + LOOKAHEAD - 1 - len(self._text)
+        return 0
 
     def _begin_after(self, place: Place) -> None:
         """Start a message after *place*."""

@@ -10,6 +10,7 @@ import logging
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from types import CodeType
 from typing import Final, TypeAlias
 
 from ..errors import printable
@@ -21,8 +22,8 @@ SECONDS: Final = 5.0
 
 log = logging.getLogger("mintlify_async")
 
-Place: TypeAlias = tuple[str, int]
-"""A file name and a line number."""
+Place: TypeAlias = tuple[CodeType, int]
+"""A function's code and an offset in it. Its line is looked up when somebody asks, see :func:`line_of`."""
 
 Fields = Callable[[], dict[str, object]]
 """Returns the fields of a log line when the line is written."""
@@ -84,4 +85,11 @@ def caller(depth: int = 1) -> Place:
     ours = "mintlify_async."
     while frame.f_back is not None and frame.f_globals.get("__name__", ours).startswith(ours):
         frame = frame.f_back  # the code that attrs generates has no __name__
-    return frame.f_code.co_filename, frame.f_lineno
+    return frame.f_code, frame.f_lasti
+
+
+def line_of(place: Place) -> tuple[str, int]:
+    """Return the file and the line of *place*. It reads the function's table of lines."""
+    code, at = place
+    lines = (line for start, end, line in code.co_lines() if start <= at < end and line is not None)
+    return code.co_filename, next(lines, code.co_firstlineno)

@@ -157,7 +157,7 @@ class TimeLimit:
 
     def _watch(self) -> None:
         if self._among is None:
-            self._among = TimeLimits()
+            self._among = TimeLimits[TimeLimit]()
         self._among.watch(self)
         if self._among.ended:
             self.end()

@@ -1,6 +1,6 @@
-"""How a session connects: base URL, proxy, TLS (``ssl=``), a borrowed aiohttp session.
+"""How a session connects: base URL, proxy, TLS (``ssl=``), the user's own aiohttp session.
 
-The proxy is the argument, or the one that the environment names. Both are checked alike.
+The proxy comes from the argument or from the environment. Both are checked in the same way.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 __all__ = ["TransportSettings", "proxy_to", "unused_proxy"]
 
 PROXY_OF_ENVIRONMENT = "environment"
-"""As a proxy: the one that the environment names."""
+"""The value of ``proxy=`` that takes the proxy from the environment."""
 
 PROXY_VARIABLE = "MINTLIFY_PROXY"
 
 
 def own_proxy() -> str | None:
-    """Return the value of ``MINTLIFY_PROXY``, which may contain a password, or None if it has none."""
+    """Return the value of ``MINTLIFY_PROXY``, or None if it is unset. It may contain a password."""
     return hidden(os.environ.get(PROXY_VARIABLE) or None)
 
 
 def proxy_to(url: str, argument: object, *, variable: str = "") -> str | None:
-    """Return the proxy for requests to *url*, checked. None is a direct connection.
+    """Return the checked proxy for requests to *url*. None means a direct connection.
 
     Args:
         url: The URL of the service.
         argument: The proxy's URL, or ``environment``, or None.
-        variable: The variable that *argument* comes from, for the error.
+        variable: The name of the variable that contains *argument*, for the error.
     """
     if argument != PROXY_OF_ENVIRONMENT:
         proxy, name, choice = argument, variable or "proxy", f', or "{PROXY_OF_ENVIRONMENT}"'
@@ -57,10 +57,10 @@ def proxy_to(url: str, argument: object, *, variable: str = "") -> str | None:
 
 
 def _environment_proxy(url: str) -> tuple[str, str | None]:
-    """Return the proxy of the environment for *url*, and the variable that names it.
+    """Return the environment's proxy for *url*, and the name of its variable.
 
-    aiohttp would read the environment, too. But it connects directly where it cannot use the proxy, and it
-    replaces the key by a password in ~/.netrc.
+    aiohttp could also read the environment. But it connects directly if it cannot use the proxy, and it
+    replaces the key with a password in ~/.netrc.
     """
     place, proxies = urlsplit(url), getproxies()
     kind = place.scheme if place.scheme in proxies else "all"
@@ -73,14 +73,14 @@ def _environment_proxy(url: str) -> tuple[str, str | None]:
 
 
 def unused_proxy(url: str) -> str:
-    """Return what to say if the environment names a proxy for *url* that a direct session does not use."""
+    """Return a hint if the environment names a proxy for *url* that a direct session does not use."""
     name, proxy = _environment_proxy(url)
     return f'{name} is set and not used: proxy="{PROXY_OF_ENVIRONMENT}" uses it' if proxy else ""
 
 
 def _is_proxy(text: str) -> bool:
     try:
-        proxy = yarl.URL(text)  # as aiohttp reads it
+        proxy = yarl.URL(text)  # parsed in the same way as by aiohttp
     except ValueError:
         return False
     return proxy.scheme in ("http", "https") and bool(proxy.host)
@@ -88,13 +88,13 @@ def _is_proxy(text: str) -> bool:
 
 @define(kw_only=True, eq=False, repr=False, match_args=False)
 class TransportSettings:
-    """How connections are made, the same for every loop.
+    """How connections are made. The settings are the same for every loop.
 
     Args:
-        base_url: Checked, without a trailing slash.
-        client_session: A borrowed aiohttp session, or None for our own.
-        proxy: A proxy's URL.
-        ssl: A context for verification, or None for the default.
+        base_url: The checked base URL, without a trailing slash.
+        client_session: The user's own aiohttp session, or None for a session of this package.
+        proxy: The URL of the proxy, or None.
+        ssl: The context that verifies certificates, or None for the default.
         recorder: Records every request with its response, or None. The testing kit sets it.
     """
 
@@ -113,8 +113,8 @@ def transport_settings(
     proxy: str | None,
     ssl: ssl_module.SSLContext | None,
 ) -> TransportSettings:
-    """Return how a session connects, checked."""
-    check_type(ssl, "ssl", ssl_module.SSLContext)  # aiohttp's ssl=False would verify nothing
+    """Return the checked settings of a session's connections."""
+    check_type(ssl, "ssl", ssl_module.SSLContext)  # aiohttp's ssl=False would verify no certificate
     check_bool(allow_insecure_http, "allow_insecure_http")
     check_client_session(client_session)
     if "Expect" in getattr(client_session, "headers", {}):
@@ -122,7 +122,7 @@ def transport_settings(
         raise ConfigurationError(text, field="client_session")
     url = service_url(assumptions, base_url, allow_insecure_http=allow_insecure_http)
     variable = ""
-    # The argument of a local service, or a borrowed session, says how to connect.
+    # The URL of a local service, or the user's aiohttp session, decides how to connect.
     if proxy is None and client_session is None and not (base_url is not None and is_loopback(url)):
         proxy, variable = own_proxy(), PROXY_VARIABLE
     proxy = proxy_to(url, proxy, variable=variable)

@@ -1,7 +1,7 @@
 """Reads the question in the body of a page's request, and checks its fields.
 
-Any client can send such a request, so only the fields that a list in this file names reach the service, and
-each step over its values is bounded before it is made.
+Any client can send such a request, so only the fields that are listed in this file reach the service. Each
+loop over its values has a limit that is checked before.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 Wire = dict[str, Any]
 
 ID_CHARACTERS = 200  # useChat makes ids of 16 characters, the service of fewer than 100
-ADDRESS_CHARACTERS = 2_000  # browsers and servers take little more
+ADDRESS_CHARACTERS = 2_000  # browsers and servers accept little more
 NAME_CHARACTERS = 1_000  # a title, a file's name, a media type, a source's id
-MOST_PARTS = 1_500  # of all messages that are sent, because the session checks each
+MOST_PARTS = 1_500  # of all messages that are sent, because the session checks each part
 
 
 @frozen(kw_only=True)
 class QuestionLimits:
-    """How much a page may send; :class:`.Relay` explains the fields."""
+    """The limits of a page's request. :class:`.Relay` documents the fields."""
 
     max_body_bytes: int = field(validator=check_field(check_number, least=1))
     max_characters: int = field(validator=check_field(check_number, least=1))
@@ -39,10 +39,10 @@ class QuestionLimits:
     max_file_characters: int = field(validator=check_field(check_number, least=1))
 
     def check(self, messages: Sequence[Wire]) -> None:
-        """Check *messages*, which are to be sent to the service, together.
+        """Check the *messages* that are sent to the service together.
 
         Raises:
-            RelayRefusal: They are too many, or too long.
+            RelayRefusal: There are too many messages, or they are too long.
         """
         parts = [part for message in messages for part in message["parts"]]
         files = sum(len(part["url"]) for part in parts if part["type"] == "file")
@@ -57,12 +57,12 @@ class PageQuestion:
     """The checked question of a page.
 
     Attributes:
-        messages: The history as JSON objects, with allowed roles and parts only.
+        messages: The history as JSON objects, with only allowed roles and parts.
         ids: The ids of all messages that the page sent.
-        seal: The sealed thread that the page sent, not opened yet, or None.
-        chat_id: The id that the page gave the chat, or None.
-        message_id: The message to edit or to answer again. None if there is none, or no store.
-        current_path: The page of the site that the reader is on, or None.
+        seal: The sealed thread that the page sent, which is not opened yet, or None.
+        chat_id: The chat's id from the page, or None.
+        message_id: The message to edit or to answer again. None without such a message, or without a store.
+        current_path: The documentation page that the user is reading, or None.
         fields: The other fields that the page sent, unchecked, for the relay's ``ask``.
     """
 
@@ -79,10 +79,10 @@ class PageQuestion:
 
 
 def read_question(body: Wire, limits: QuestionLimits, *, stored: bool) -> PageQuestion:
-    """Return the question in *body*; only its newest message when the others are *stored*.
+    """Return the question in *body*. With *stored*, only its newest message is read.
 
     Raises:
-        RelayRefusal: It is not in the form of ``useChat``, or beyond a limit.
+        RelayRefusal: *body* does not have the form of ``useChat``, or exceeds a limit.
     """
     history: object = body.get("messages")
     if stored:
@@ -111,7 +111,7 @@ def read_question(body: Wire, limits: QuestionLimits, *, stored: bool) -> PageQu
 
 
 def _newest(body: Wire, history: object) -> list[object]:
-    """Return the question ``message``, or the last of ``messages``; a page may ask again without either."""
+    """Return the ``message``, or the last of ``messages``. For another answer, a page may send neither."""
     newest: object = body.get("message", history[-1] if is_list(history) and history else None)
     if newest is None and body.get("trigger") == "regenerate-message":
         return []
@@ -134,7 +134,7 @@ def _messages(history: list[object], limits: QuestionLimits) -> list[Wire]:
 
 
 def _message(message: object) -> Wire:
-    """Return a copy of a message with the allowed parts only."""
+    """Return a copy of a message with only the allowed parts."""
     if not is_object(message):
         raise RelayRefusal(400, "A message must be an object.")
     role, id_ = message.get("role"), message.get("id")
@@ -147,20 +147,20 @@ def _message(message: object) -> Wire:
 
 
 def _asks(message: Wire) -> bool:
-    """Return whether the last message has content. An answer may be continued."""
+    """Return whether the last message has content. An answer can also be continued."""
     if message["role"] == "assistant":
         return any(part["type"] != "step-start" for part in message["parts"])
     return any(part["type"] == "file" or part.get("text", "").strip() for part in message["parts"])
 
 
 def _characters(part: Wire) -> int:
-    """Return the length of the texts, addresses and names of a part; a file's address is the file."""
+    """Return the length of a part's texts, URLs and names, without a file's URL, which is the file."""
     others = ("type", "url") if part["type"] == "file" else ("type",)
     return sum(len(value) for name, value in part.items() if name not in others)
 
 
 def _seal(body: Wire, history: list[Any]) -> str | None:
-    """Return the sealed thread: the request's ``threadId``, or else that of the last answer that has one."""
+    """Return the sealed thread: the request's ``threadId``, or else that of the last answer with one."""
     metadata = [message.get("metadata") for message in reversed(history) if message["role"] == "assistant"]
     tokens = [body.get("threadId"), *(data.get("threadId") for data in metadata if is_object(data))]
     token = next((token for token in tokens if token is not None), None)
@@ -174,11 +174,11 @@ def _is_path(value: object) -> TypeGuard[str]:
         isinstance(value, str)
         and value.startswith("/")
         and len(value) <= PATH_CHARACTERS
-        and value == value.encode("utf-8", "replace").decode()  # no request may hold half of a character
+        and value == value.encode("utf-8", "replace").decode()  # no request may contain a lone surrogate
     )
 
 
-# --- Values of JSON, which a page or the service may send in any shape ----------------------------------
+# JSON values that a page or the service may send in any form --------------------------------------------
 
 
 def is_object(value: object) -> TypeGuard[Wire]:
@@ -192,32 +192,32 @@ def is_list(value: object) -> TypeGuard[list[object]]:
 
 
 def is_id(value: object) -> TypeGuard[str]:
-    """Return whether *value* is safe in a log line and a database: printable, neither empty nor long."""
+    """Return whether *value* is safe in a log line and a database: printable, not empty and not long."""
     return isinstance(value, str) and 0 < len(value) <= ID_CHARACTERS and value.isprintable()
 
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # browsers drop some of them and run java\nscript:
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # browsers drop some of them, so java\nscript: would run
 _ABSOLUTE = re.compile(r"https?://", re.IGNORECASE)
 
 
 def is_web_address(value: object) -> bool:
-    """Return whether *value* is a path or an address that a browser opens as a page, and not too long."""
+    """Return whether *value* is a path or a URL that a browser opens as a page, and is not too long."""
     if not isinstance(value, str) or len(value) > ADDRESS_CHARACTERS or _CONTROL.search(value):
         return False
-    # A pattern for this took the square of the length: 24 ms for 2,000 blanks.
+    # A regular expression would take quadratic time: 24 ms for 2,000 blanks.
     scheme, colon, _ = value.lstrip().partition(":")
     return not colon or scheme.lower() in ("http", "https") or any(map(scheme.__contains__, "/?#"))
 
 
 def is_file_address(value: object) -> bool:
-    """Return whether *value* holds a file, or is the web address of one."""
+    """Return whether *value* is a ``data:`` URL, or the web URL of a file."""
     if isinstance(value, str) and value[:5].lower() == "data:":
         return value.isascii()
     return isinstance(value, str) and _ABSOLUTE.match(value) is not None and is_web_address(value)
 
 
 def is_name(value: object) -> bool:
-    """Return whether *value* is a string that is short enough for a title, a file's name or a source's id."""
+    """Return whether *value* is a string that is short enough for a title, a file name or a source's id."""
     return isinstance(value, str) and len(value) <= NAME_CHARACTERS
 
 
@@ -234,7 +234,7 @@ _CHECKS: Mapping[str, Callable[[object], bool]] = {
     **dict.fromkeys(("input", "output", "data"), lambda value: True),
     **dict.fromkeys(("sourceId", "title", "mediaType", "filename"), is_name),
 }
-"""The check of a field, by its name. A field of another name is a string."""
+"""The check of a field, by its name. Any other field is a string."""
 
 
 def is_field(kind: str, name: str, value: object) -> bool:
@@ -246,7 +246,7 @@ def is_field(kind: str, name: str, value: object) -> bool:
 
 
 def shapes(fields: Mapping[str, str]) -> dict[str, list[tuple[str, bool]]]:
-    """Return the fields of each kind. Each is a name, and whether it is optional, as a question mark says."""
+    """Return the fields of each kind: each field's name, and whether a question mark makes it optional."""
     return {
         kind: [(name.rstrip("?"), name.endswith("?")) for name in names.split()]
         for kind, names in fields.items()
@@ -269,7 +269,7 @@ def read_part(part: object) -> Wire | None:
     """Return the allowed fields of a part. Return None for tools, data, and types of later releases.
 
     Raises:
-        RelayRefusal: It is not a part, or a field is missing, too long or not of its kind.
+        RelayRefusal: *part* is not a part, or a field is missing, too long or of the wrong type.
     """
     kind = part.get("type") if is_object(part) else None
     if not (is_object(part) and isinstance(kind, str)):
@@ -283,5 +283,5 @@ def read_part(part: object) -> Wire | None:
             continue
         if not is_field(kind, name, value):
             raise RelayRefusal(400, f"A {kind} part's {name} is missing, too long or invalid.")
-        checked_part[name] = whole_characters(value)  # half a character must not end the chat
+        checked_part[name] = whole_characters(value)  # a lone surrogate must not end the chat
     return checked_part

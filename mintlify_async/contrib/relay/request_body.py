@@ -1,7 +1,8 @@
-"""Reads the bodies of pages' requests, and bounds their size, their time and the work to parse them.
+"""Reads the bodies of pages' requests, and limits their size, their time and the work to parse them.
 
-The bytes of all bodies that are arriving are bounded together. An IP address may have a quarter. If several
-IP addresses fill the relay, the one with the most bytes gives way. So half-sent bodies keep nobody else out.
+The bytes of all arriving bodies together are limited. An IP address may use a quarter. If several IP
+addresses use all of it, a body of the address with the most bytes is ended. So incomplete bodies block no
+other page.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
 ARRIVING_BYTES = 16 * 1024 * 1024  # the server also buffers, up to 256 KiB for each connection
 PIECE_BYTES = 64 * 1024
-MOST_VALUES = 50_000  # of the request's JSON, names included (about 20 ms to parse)
+MOST_VALUES = 50_000  # of the request's JSON, with names (about 20 ms to parse)
 MOST_ESCAPES = 500_000  # backslashes (about 10 ms to parse)
-BODY_SECONDS = 30.0  # for the complete body to arrive
-LINGER = 1.0  # seconds in which the rest of a refused body is read
+BODY_SECONDS = 30.0  # maximum time for the complete body to arrive
+LINGER = 1.0  # maximum time for reading the rest of a refused body, in seconds
 
 
 @define(eq=False)
@@ -37,9 +38,9 @@ class ArrivingBody:
     """A body that is arriving.
 
     Attributes:
-        address: Who sends it, as :class:`.ClientAddresses` names it.
-        limit: Ends the wait for its other bytes.
-        pieces: Its bytes so far. One growing array would leave gaps in the memory of the process.
+        address: The sender, as named by :class:`.ClientAddresses`.
+        limit: Ends the wait for the remaining bytes.
+        pieces: The bytes up to now. One growing array would leave gaps in the memory of the process.
         size: The number of bytes.
     """
 
@@ -49,7 +50,7 @@ class ArrivingBody:
     size: int = field(default=0, init=False)
 
     def append(self, piece: bytes) -> None:
-        """Append *piece*. Small pieces become one, because each needs memory of its own."""
+        """Append *piece*. Small pieces are joined, because each piece needs extra memory."""
         self.size += len(piece)
         if self.pieces and len(self.pieces[-1]) + len(piece) <= PIECE_BYTES:
             self.pieces[-1] += piece
@@ -61,7 +62,7 @@ class ArrivingBodies:
     """The bodies that are arriving at one relay.
 
     Args:
-        largest: The largest size of one body, in bytes. An IP address may always have one such body.
+        largest: Maximum size of one body, in bytes. An IP address may always have one such body.
     """
 
     def __init__(self, largest: int) -> None:
@@ -81,7 +82,7 @@ class ArrivingBodies:
             self._drop(body)
 
     def add(self, body: ArrivingBody, piece: bytes) -> bool:
-        """Append *piece* to *body*. Return False if *body* is too large, or there is no room for it."""
+        """Append *piece* to *body*. Return False if *body* is too large, or if there is no room for it."""
         if body not in self._bodies:
             return False
         body.append(piece)
@@ -94,7 +95,7 @@ class ArrivingBodies:
         return body in self._bodies
 
     def _end_largest(self) -> None:
-        """End the largest body of the address that has the most bytes. Its bytes are gone at once."""
+        """End the largest body of the address with the most bytes. Its bytes are freed immediately."""
         address = max(self._sizes, key=self._sizes.__getitem__)
         of_address = (body for body in self._bodies if body.address == address)
         largest = max(of_address, key=lambda body: body.size)
@@ -115,7 +116,7 @@ class BodyReader:
     """Reads the bodies of pages' requests.
 
     Args:
-        most: The largest size of one body, in bytes.
+        most: Maximum size of one body, in bytes.
     """
 
     def __init__(self, most: int) -> None:
@@ -126,11 +127,11 @@ class BodyReader:
         """Return the JSON object in the body of *request*, which comes from *address*.
 
         Raises:
-            RelayRefusal: It was not sent as JSON, is too large, arrives too slowly, or is not a JSON object.
-            ClientDisconnect: The reader left before the complete request had arrived.
+            RelayRefusal: The body is not JSON, is too large, arrives too slowly, or is not a JSON object.
+            ClientDisconnect: The client disconnected before the complete request had arrived.
         """
         content_type = request.headers.get("content-type", "").partition(";")[0]
-        # Browsers send other types across origins without asking first.
+        # Browsers send other content types to other origins without asking the server first.
         if content_type.strip().lower() != "application/json":
             raise RelayRefusal(415, "Send the question as application/json.")
         raw = await self._arrived(request, address)
@@ -159,7 +160,7 @@ class BodyReader:
 
 
 async def _linger(request: Request) -> None:
-    """Read on for a moment: a close in mid-upload would take the refusal with it."""
+    """Read for a moment, because a close during the upload would delete the refusal."""
     with suppress(TimeoutError):
         async with asyncio.timeout(LINGER):
             while (await request.receive()).get("more_body"):
@@ -180,14 +181,14 @@ def _too_large() -> RelayRefusal:
 
 
 async def _check_values(raw: bytes) -> None:
-    """Refuse a body that takes long to parse. The time depends on the number of values, not of bytes."""
+    """Refuse a body that takes long to parse. The time depends on the number of values, not on the bytes."""
     if raw.count(b"\\") > MOST_ESCAPES:
         raise _too_large()
     plain = raw.replace(rb"\\", b"").replace(rb"\"", b"")
     if plain.count(b'"') > 2 * MOST_VALUES + 2:  # two for each string
         raise _too_large()
     await asyncio.sleep(0)
-    outside = b"".join(plain.split(b'"')[::2])  # of strings
+    outside = b"".join(plain.split(b'"')[::2])  # the text outside of strings
     if sum(map(outside.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
         raise _too_large()
     if _LONG_NUMBER in outside.translate(_DIGITS_AS_0):
@@ -195,9 +196,9 @@ async def _check_values(raw: bytes) -> None:
     await asyncio.sleep(0)
 
 
-# JavaScript writes 24 characters at most. Reading a number takes the square of its length.
+# JavaScript writes at most 24 characters. Parsing a number takes quadratic time.
 _LONG_NUMBER = b"0" * 26
-_DIGITS_AS_0 = bytes.maketrans(b"123456789", b"000000000")  # a pattern takes ten times as long
+_DIGITS_AS_0 = bytes.maketrans(b"123456789", b"000000000")  # a regular expression takes ten times as long
 
 
 async def _parsed(raw: bytes) -> Wire:
