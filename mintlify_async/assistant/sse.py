@@ -76,13 +76,23 @@ class SSEDecoder:
         if self.too_large or len(text) > MAX_EVENT_BYTES // 4:  # a character has at most 4 bytes
             return self._add_lines(text)
         events: list[str] = []
-        *blocks, rest = text.split("\n\n")
-        for block in blocks:
-            if self._line_bytes or self._data or "\n" in block or not block.startswith("data: "):
-                events += self._add_lines(block + "\n\n")
-            elif not self.too_large:
+        if self._line_bytes or self._data:  # the rest of an event
+            first, end, text = text.partition("\n\n")
+            events += self._add_lines(first + end)
+        line, _, rest = text.partition("\n")
+        if rest == "\n" and line.startswith("data: ") and not self.too_large:  # nearly all live reads
+            self.data_seen = True
+            return [*events, line[6:]]
+        whole, end, rest = text.rpartition("\n\n")
+        if whole.startswith("data: ") and not self.too_large:
+            each = whole[6:].split("\n\ndata: ")
+            if whole.count("\n") == 2 * len(each) - 2:  # nearly all events are one line
                 self.data_seen = True
-                events.append(block[6:])  # nearly all events have one line
+                events += each
+            else:
+                events += self._add_lines(whole + end)
+        elif end:
+            events += self._add_lines(whole + end)
         return events + self._add_lines(rest) if rest else events
 
     def _add_lines(self, text: str) -> list[str]:

@@ -52,7 +52,7 @@ from ..model.thread import Thread
 from ..model.wire_value import without_halves
 from ..protocol.byte_limits import MAX_EVENT_BYTES, MAX_REPLY_BYTES
 from ..protocol.failure_words import words_in
-from .decode import DONE, build_event, parse_json, plain_delta
+from .decode import DONE, DeltaDecoder, build_event, parse_json
 from .message_builder import GrowingText, MessageBuilder
 from .sse import SSEDecoder
 
@@ -154,6 +154,7 @@ class MessageStream:
         )
         self._texts: list[str] = []
         self._sse_decoder = SSEDecoder()
+        self._deltas = DeltaDecoder()
         self._queue: deque[str] = deque()  # the data of the events that wait
         self._head = b""
         self._size = 0  # size of the body, in bytes
@@ -233,7 +234,7 @@ class MessageStream:
     def _take(self, data: str) -> StreamEvent | StreamError | None:
         """Decode and apply one event. Return an error if it is wrong. Return None if *data* is no event."""
         try:
-            event: StreamEvent | None = plain_delta(data)
+            event: StreamEvent | None = self._deltas.plain_delta(data)
             if isinstance(event, TextDelta):
                 self._builder.add_delta(event)  # most events
             elif event is not None:
