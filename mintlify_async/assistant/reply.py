@@ -271,7 +271,7 @@ class Reply(Extras, AsyncOnly):
         return self._stream
 
     def _received(self) -> ResponseInfo | None:
-        """Return the data of the response, which are made when somebody asks for them."""
+        """Return the data of the response. They are made on first use."""
         live = self._live
         if self._response is None and live is not None:
             self._response = response_info(self._assumptions, live.status, live.headers, live.attempts)

@@ -427,7 +427,7 @@ class MessageStream:
 
     @property
     def text_so_far(self) -> str:
-        """The same text, for a reader that does not read it again: the next events cost nothing more."""
+        """The same text, for a caller that reads it only once, so later events cost no extra time."""
         return "".join([*self._earlier, self.growing_text().initial])
 
     @property

@@ -98,7 +98,7 @@ class PollScheduler:
     slow poll blocks no other poll, because ``per_second`` counts only the start of a poll.
 
     Args:
-        policy: The poll policy. ``per_second`` and ``shortest_pause`` are used.
+        policy: The poll policy: ``per_second``, and ``initial`` as the shortest pause after a 429.
     """
 
     def __init__(self, policy: PollPolicy) -> None:

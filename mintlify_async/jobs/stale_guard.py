@@ -61,7 +61,6 @@ class Moment:
         loop: The event loop, compared by identity. None if the moment is from a reference.
         time: The loop's time, in seconds.
         order: The number of the moment in this process, on any loop. A later moment has a higher number.
-            number.
     """
 
     stamp: Stamp

@@ -3,7 +3,7 @@
 The interface limits the calls of each operation. With its own count, a worker does not flood the service, and
 does not find a limit only by a refusal. The rules:
 
-* Every attempt takes a slot, also a repeated attempt. A slot is returned only if nothing was sent.
+* Every attempt takes a slot, also a repeated attempt. A slot is given back only if nothing was sent.
 * The service may count in fixed or in sliding windows. So no window may exceed a limit, wherever it starts.
   For this, the store has the time of every slot.
 * A 429 of the service stops all calls that share the limit. ``block_seconds`` in ``counted_limits`` sets
@@ -105,7 +105,7 @@ class Lease:
         return self
 
     async def refund(self) -> None:
-        """Return the slot if it may be taken. Only for an attempt that sent nothing.
+        """Give the slot back if it may be taken. Only for an attempt that sent nothing.
 
         Raises:
             StateError: The store cannot be reached. The slot stays taken, so too few calls are allowed.
@@ -318,7 +318,7 @@ class Quota:
             )
 
     async def refund(self, gate: Gate, slot: str) -> None:
-        """Return *slot* for a call that waits.
+        """Give *slot* back, for a waiting call.
 
         Raises:
             StateError: The store cannot be reached.

@@ -58,16 +58,16 @@ class GrowingAnswer(Protocol):
 
 
 class Received(Protocol):
-    """What has arrived of an answer."""
+    """The received part of an answer."""
 
     @property
     def text_so_far(self) -> str:
-        """The text of the events handed out so far."""
+        """The text of the events returned up to now."""
         ...
 
     @property
     def has_queued(self) -> bool:
-        """Whether events have arrived that were not handed out."""
+        """Whether events have arrived that were not returned yet."""
         ...
 
 
@@ -95,7 +95,7 @@ class Edits:
             answer: The reply.
             every: Seconds between two edits, 0 or more.
             limit: Maximum length of a message, in UTF-16 code units.
-            received: Returns what has arrived of the answer, once the reply is open.
+            received: Returns the received part of the answer, after the reply was opened.
             tail: Returns the text below a complete answer.
             on_shown: Called after each step with the number of shown characters of the reply's text. During a
                 step, it is called with None, because all text that the step reads will be shown.

@@ -17,7 +17,7 @@ DEFAULT_TIMEOUT: Final = 1800.0
 worker."""
 
 NOT_FOUND_SECONDS: Final = 30.0
-"""Number of seconds after a job's creation for which a 404 is tolerated."""
+"""For this many seconds after a job's creation, a 404 of a job that was never found is tolerated."""
 
 JITTER: Final = 0.2
 """Variation of an interval, as a fraction of it, so that several waits do not poll at the same time."""

@@ -270,7 +270,7 @@ class LocalService:
             StateError: The service is already started.
         """
         if self._web is not None:
-            raise StateError("the service is started already")
+            raise StateError("the service is already started")
         self._stopping = False
         loop = asyncio.get_running_loop()
         self._began, self._loop = loop.time() - self.now(), loop

@@ -269,7 +269,7 @@ def virtual_time(*, quiet: float = 0.0) -> Generator[VirtualTime]:
     """
     loop = asyncio.get_running_loop()
     if is_virtual(loop):
-        raise StateError("the time of this event loop is virtual already")
+        raise StateError("the time of this event loop is already virtual")
     selector = _selector_of(loop)
     if selector is None:
         raise StateError(
