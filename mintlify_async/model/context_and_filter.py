@@ -83,7 +83,7 @@ def _item_fields(item: ContextItem | Mapping[str, Any], name: str) -> dict[str, 
 
 
 def _groups(names: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(names, str) or not hasattr(names, "__iter__"):
+    if isinstance(names, str | Mapping) or not hasattr(names, "__iter__"):
         raise ConfigurationError("filter.groups must be a list of strings", field="filter.groups")
     groups = tuple(names)
     for i, group in enumerate(groups):
