@@ -6,7 +6,7 @@ The documentation is in the folder ``docs`` of this package: ``llms.txt`` has a 
 ``python -m mintlify_async docs WORD`` prints the pages that contain a text.
 
 Each name is loaded from its module when it is first used (PEP 562), so
-``import mintlify_async`` takes next to no time. Type checkers read ``__init__.pyi``,
+``import mintlify_async`` is fast. Type checkers read ``__init__.pyi``,
 which names the same modules.
 """
 

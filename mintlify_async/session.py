@@ -445,7 +445,8 @@ class MintlifySession:
 
             customer = session.with_options(assistant_key=key, domain="acme", admin_key=None)
 
-        Closing the new session leaves the connections open. Closing this session closes them for both.
+        Closing the new session leaves the connections open. Closing this session closes the connections of
+        both.
 
         Args:
             timeouts: Other timeouts.
