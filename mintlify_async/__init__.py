@@ -81,7 +81,7 @@ __all__ = [*_MODULES, "__version__"]  # pyright: ignore[reportUnsupportedDunderA
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
-        raise _import_module(".habits", __name__).missing_name(__name__, name)
+        raise _import_module(".wrong_names", __name__).missing_name(__name__, name)
     value = getattr(_import_module(f".{_MODULES[name]}", __name__), name)
     globals()[name] = value  # the next use does not call this function
     return value

@@ -12,7 +12,6 @@ from attrs import evolve
 
 from .assistant.reply import Reply
 from .checks import ANONYMOUS, URLObject, check_function, check_type, check_wait
-from .habits import helpful
 from .http.attempts import quota_left, unblock
 from .http.session_core import Core, Lifetime, Shared
 from .jobs.handle import JobHandle, handle_for, wait_for_own
@@ -34,6 +33,7 @@ from .settings.options import DEFAULT_RETRIEVAL_PAGE_SIZE, Observer, Options, Ti
 from .settings.poll_policy import DEFAULT_TIMEOUT, PollPolicy
 from .settings.proxy_and_tls import transport_settings
 from .settings.retry_policy import RetryPolicy
+from .wrong_names import helpful
 
 if TYPE_CHECKING:
     import aiohttp

@@ -25,7 +25,6 @@ from ..errors import (
     UnexpectedResponseError,
 )
 from ..events import Finish, StreamEvent
-from ..habits import AsyncOnly, helpful
 from ..http.attempts import open_answer
 from ..http.live_response import Grace
 from ..http.observer import note
@@ -35,6 +34,7 @@ from ..model.thread import Thread
 from ..protocol.responses import response_info
 from ..runtime.logs import Place, caller
 from ..runtime.time_limits import TimeLimit
+from ..wrong_names import AsyncOnly, helpful
 from .answer import HOW_TO_READ, Answer, Extras, already_read, ended, warn_unread
 from .stream_state import MessageStream
 from .text_stream import TextStream

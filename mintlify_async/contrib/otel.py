@@ -24,9 +24,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ..errors import APIStatusError, OutcomeUnknownError, QuotaExceededError, RateLimitError
-from ..habits import helpful
 from ..settings.options import Fact
 from ..version import __version__
+from ..wrong_names import helpful
 from . import extra_missing
 
 try:

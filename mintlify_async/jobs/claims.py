@@ -24,10 +24,10 @@ from typing import Any, Final, Literal
 from attrs import asdict, evolve, field, frozen
 
 from ..errors import ConfigurationError, OutcomeUnknownError, StateError, printable
-from ..habits import helpful
 from ..protocol.calls import Call
 from ..runtime import dates
 from ..storage.store import Record, Snapshot
+from ..wrong_names import helpful
 
 OPEN: Final = "claims/open/"
 DONE: Final = "claims/done/"

@@ -15,7 +15,6 @@ from attrs import evolve
 
 from ..checks import check_seconds, check_wait
 from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
-from ..habits import helpful
 from ..http.observer import note_job
 from ..http.sending import Sending
 from ..http.session_core import Core
@@ -28,6 +27,7 @@ from ..runtime import dates
 from ..runtime.logs import log_fields
 from ..settings.options import Observation
 from ..settings.poll_policy import DEFAULT_TIMEOUT
+from ..wrong_names import helpful
 from .requests import look_at, moment, observed, once, post, states_of
 from .stale_guard import JobState, Look, UnderWay, response_headers
 from .wait import JobWait

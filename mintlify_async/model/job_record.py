@@ -17,7 +17,7 @@ import attrs
 from attrs import frozen
 
 from ..errors import UnexpectedResponseError, printable
-from ..habits import helpful
+from ..wrong_names import helpful
 from .pydantic_fields import InModels
 from .response_info import ResponseInfo
 from .secret import drop_keys, mask_keys

@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from ..checks import check_field, check_segment, check_text
 from ..errors import ConfigurationError, printable
-from ..habits import helpful
+from ..wrong_names import helpful
 from .pydantic_fields import InModels, object_schema
 from .strict_json import as_object
 

@@ -19,9 +19,9 @@ from typing import Final, Literal, Self
 
 from ..checks import ANONYMOUS, check_fp, check_seconds, check_store, check_text
 from ..errors import CauseSummary, ConfigurationError, QuotaExceededError, StateError, printable
-from ..habits import helpful
 from ..storage import MemoryStore
 from ..storage.store import Store, new_version
+from ..wrong_names import helpful
 from .counted_limits import (
     DAY,
     HOUR,

@@ -10,7 +10,7 @@ from typing import Final
 from attrs import field, frozen
 
 from ..checks import LARGEST, check_field, check_number
-from ..habits import helpful
+from ..wrong_names import helpful
 
 DEFAULT_TIMEOUT: Final = 1800.0
 """Default time limit of a wait, in seconds. Most jobs take 1 to 5 minutes."""

@@ -20,8 +20,8 @@ from aiohttp import ClientResponse, web
 from attrs import evolve
 
 from ..errors import ConfigurationError, StateError
-from ..habits import helpful
 from ..runtime.dates import now as date_now
+from ..wrong_names import helpful
 from .answer_sender import FaultyConnection, Sent, send_answer
 from .assistant_answers import AnswerStyle
 from .customers import Customer

@@ -24,13 +24,13 @@ import aiohttp
 from attrs import define, evolve, field
 from cattrs import Converter
 
-from ..habits import helpful
 from ..http.connection_errors import FOREIGN_ERRORS
 from ..protocol.calls import Call
 from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.tasks import compute
 from ..session import MintlifySession, record_requests, steps_of
 from ..version import __version__
+from ..wrong_names import helpful
 from .redaction import BodyRedactor, hide, redact_header, redact_path, secrets_in
 
 RECORDING_VERSION = 1

@@ -19,7 +19,7 @@ from mintlify_async.checks import check_seconds
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.storage.store import NothingToClose
 
-from ...habits import helpful
+from ...wrong_names import helpful
 from ..stream_store import GRACE_SECONDS, KEEP_SECONDS
 from .redis_client import RedisScripts, text
 

@@ -26,7 +26,7 @@ from mintlify_async import ConfigurationError, QuotaExceededError
 from mintlify_async.checks import check_number, check_seconds, check_store
 from mintlify_async.runtime.logs import log_fields
 
-from ...habits import helpful
+from ...wrong_names import helpful
 from .. import extra_missing
 from ..stream_store import MemoryStreamStore
 from .answer_bytes import Log
