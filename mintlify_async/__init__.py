@@ -72,7 +72,7 @@ _MODULES = {
     "extras_markdown": "rendering.answer_as_markdown",
     "sources_of": "rendering.finding_sources",
     "split_markdown": "rendering.growing_messages",
-    "split_suggestions": "rendering.readable_text",
+    "split_suggestions": "rendering.suggestions",
     "wait_all": "jobs.wait_all",
 }
 

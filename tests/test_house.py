@@ -62,7 +62,7 @@ IO_MODULES = {"aiohttp", "anyio", "asyncio", "time", "random"}
 MAY_IMPORT_AIOHTTP = {"http", "testing", "contrib"}
 
 # The thread of a SQLite file has no loop, and virtual time waits for the kernel.
-MAY_READ_TIME = {"runtime/dates.py", "storage/sqlite_file.py", "testing/loop_time.py"}
+MAY_READ_TIME = {"runtime/dates.py", "storage/sqlite_file.py", "testing/virtual_clock.py"}
 TIME_FUNCTIONS = {"time", "monotonic", "perf_counter", "now", "utcnow", "today", "sleep"}
 
 FOREIGN_PRIVATE = {

@@ -1,4 +1,4 @@
-"""A module of 0.2. To import it is an error that says what to write."""
+"""A module of 0.2. Importing it raises an error that names the replacement."""
 
 from ..habits import replacement
 

@@ -1,6 +1,6 @@
-"""Lasting storage for claims, conversations and quotas. Each step happens completely or not at all.
+"""Permanent storage for claims, conversations and quotas. Each step happens completely or not at all.
 
-A store of your own implements :class:`Store`.
+Your own store implements :class:`Store`.
 """
 
 from typing import TYPE_CHECKING
@@ -21,5 +21,5 @@ __all__ = [
     "Window",
 ]
 
-if not TYPE_CHECKING:  # a type checker finds the mistake
+if not TYPE_CHECKING:  # a type checker reports the mistake without it
     __getattr__ = missing_names(__name__)

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mintlify_async.assistant import sse
-from mintlify_async.assistant.decode import parse_event, plain_delta
+from mintlify_async.assistant.decode import DeltaDecoder, parse_event
 from mintlify_async.assistant.message_builder import MessageBuilder
 from mintlify_async.assistant.stream_state import MessageStream
 from mintlify_async.errors import (
@@ -558,11 +558,14 @@ def test_plain_deltas_take_the_short_way(kind: str) -> None:
     """As JavaScript writes them; nothing else does."""
     fields = {"type": f"{kind}-delta", "id": "0", "delta": 'a "b"\n'}
     data = json.dumps(fields, separators=(",", ":"))
-    assert plain_delta(data) == parse_event(data)
-    for other in (data + "x", data[:-1], data[:-1] + ',"more":1}', data.replace("delta", "start", 1)):
-        assert plain_delta(other) is None
-    for id in ('\\"', "a\tb", '0","id":"1', '0","x":"1'):
-        assert plain_delta(data.replace('"0"', f'"{id}"')) is None
+    others = [data + "x", data[:-1], data[:-1] + ',"more":1}', data.replace("delta", "start", 1)]
+    others += [data.replace('"0"', f'"{id}"') for id in ('\\"', "a\tb", '0","id":"1', '0","x":"1')]
+    decoder = DeltaDecoder()
+    for other in others:
+        assert DeltaDecoder().plain_delta(other) is None
+        assert decoder.plain_delta(other) is None
+        assert decoder.plain_delta(data) == parse_event(data)
+        assert vars(decoder.plain_delta(data)) == vars(parse_event(data))
 
 
 @pytest.mark.parametrize(

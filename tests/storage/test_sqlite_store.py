@@ -23,8 +23,8 @@ from mintlify_async.quota.counted_limits import QuotaScope
 from mintlify_async.runtime import dates
 from mintlify_async.storage import SQLiteStore, Store, sqlite_file
 from mintlify_async.storage.store import change
-from mintlify_async.testing.loop_time import virtual_time
 from mintlify_async.testing.store_cases import A, B, count, put, values
+from mintlify_async.testing.virtual_clock import virtual_time
 from tests.support.child_process import child_environment
 from tests.support.own_time_cases import OwnTimeCases, count_in_threads
 

@@ -1,23 +1,21 @@
-"""The bytes of one answer for web pages: a log from the first byte on, for any number of readers.
+"""The bytes of one answer for web pages: a log from the first byte, for any number of readers.
 
-The task that reads the answer from the service appends to the log. Each response reads it from the start at
-its own speed. A slow reader slows the writer down, so memory stays bounded.
+Each response reads the log from the start at its own speed. A reader that waits for more bytes reads the
+service itself, so an event wakes only one task. Without a reader, the task of the answer does that. If all
+readers of an answer are slow, the answer waits for them, so memory is limited.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from attrs import field, frozen
+from attrs import frozen
 
 from mintlify_async import StateError
-from mintlify_async.checks import LARGEST, check_field, check_number
-from mintlify_async.habits import helpful
-from mintlify_async.storage.store import NothingToClose
 
 from .page_events import DONE, INTERRUPTED
 from .refusals import RelayRefusal
@@ -27,45 +25,28 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mintlify_async.relay")
 
-PIECE_BYTES = 64 * 1024
-"""The most that a reader gets at once: a slow one must not count as stalled."""
+Step: TypeAlias = Callable[[], Awaitable[bool]]
+"""Appends the next bytes, and returns whether more may follow. Cancelling it loses no bytes."""
 
-LEAD_BYTES = 256 * 1024
-"""How far the writer may be ahead of the fastest reader."""
+PIECE_BYTES = 64 * 1024
+"""Maximum number of bytes that a reader gets at a time, so that a slow reader does not count as stalled."""
 
 TICK = 0.1
-"""Seconds between two writes of an answer, and between two looks of a reader on another worker."""
+"""Seconds between two writes of an answer, and between two reads of a reader on another worker."""
 
-_END = -1  # the place after the end of a log on another worker
-
-
-@helpful
-@frozen(kw_only=True)
-class MemoryStreamStore(NothingToClose):
-    """Running answers in the memory of this process, for an app with one worker.
-
-    Args:
-        grace: Seconds for which an answer continues without a reader. Then it is stopped at the service.
-        keep: Seconds for which an answer can be read after its end, by a page that was being reloaded then.
-
-    Raises:
-        ConfigurationError: An argument is below 0 or no finite number.
-    """
-
-    grace: float = field(default=60.0, validator=check_field(check_number, least=0, most=LARGEST))
-    keep: float = field(default=60.0, validator=check_field(check_number, least=0, most=LARGEST))
+_END = -1  # the place after the end of another worker's log
 
 
 class MemoryLog:
     """A log in the memory of this process.
 
     Args:
-        left: Called when the last reader leaves.
+        left: Called when the last reader ends.
 
     Attributes:
         ended: Whether nothing more will be appended.
         readers: The number of readers.
-        refusal: Why there is no answer, for a response that has not started. None if there is one.
+        refusal: The reason why there is no answer, for a response that has not started. None if there is one.
     """
 
     def __init__(self, left: Callable[[], object] = lambda: None) -> None:
@@ -74,14 +55,21 @@ class MemoryLog:
         self.refusal: RelayRefusal | None = None
         self._left = left
         self._data = bytearray()
-        self._furthest = 0  # the place of the fastest reader
-        self._more = asyncio.Event()  # set when readers that have read all must look again
-        self._room = asyncio.Event()  # the same for the writer that waits for readers
+        self._more = asyncio.Event()  # set when readers that have read everything must check again
+        self._step: Step | None = None  # set while the log is filled
+        self._stepping = False  # whether a task runs the step
+        self._failure: Exception | None = None  # the error of the step
+        self._unread = asyncio.Event()  # set when the task that fills the log must check again
 
     @property
     def size(self) -> int:
-        """How many bytes were appended."""
+        """The number of bytes in the log."""
         return len(self._data)
+
+    @property
+    def filling(self) -> bool:
+        """Whether :meth:`fill` is running."""
+        return self._step is not None
 
     def append(self, data: bytes) -> None:
         """Append *data*. A reader gets all data of one cycle of the event loop together."""
@@ -89,7 +77,7 @@ class MemoryLog:
         self._more.set()
 
     def end(self) -> None:
-        """Append nothing more. Harmless to repeat."""
+        """End the log. Repeated calls do nothing."""
         self.ended = True
         self._more.set()
 
@@ -101,42 +89,71 @@ class MemoryLog:
             yield
         finally:
             self.readers -= 1
-            self._room.set()
             if not self.readers:
+                self._unread.set()
                 self._left()
 
+    async def fill(self, step: Step) -> None:
+        """Call *step* until it returns False. Its errors are raised here.
+
+        The readers call it, one at a time. While there is no reader, this task calls it.
+        """
+        self._step = step
+        self._more.set()
+        try:
+            while self._step is not None:
+                if self.readers or self._stepping:
+                    self._unread.clear()
+                    await self._unread.wait()
+                else:
+                    await self._take_step(step)
+        finally:
+            self._step = None
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def _take_step(self, step: Step) -> None:
+        self._stepping = True
+        try:
+            if not await step():
+                self._end_steps()
+        except Exception as error:
+            self._end_steps(error)
+        finally:
+            self._stepping = False
+            self._more.set()  # if this task was cancelled, another reader continues
+
+    def _end_steps(self, error: Exception | None = None) -> None:
+        if self.filling:  # the task that fills the log has not ended
+            self._step, self._failure = None, error
+            self._unread.set()
+
     async def read(self, place: int) -> tuple[bytes | None, int]:
-        """Wait for bytes after *place*. Return them and the place after them; at the end, return None."""
+        """Wait for bytes after *place*. Return them and the place after them. At the end, return None."""
         while place == len(self._data) and not self.ended:
-            self._more.clear()
-            await self._more.wait()
+            if self._step is None or self._stepping:
+                self._more.clear()
+                await self._more.wait()
+            else:
+                await self._take_step(self._step)
         piece = self.since(place, PIECE_BYTES)
-        place += len(piece)
-        if place > self._furthest:
-            self._furthest = place
-            self._room.set()
-        return piece or None, place
+        return piece or None, place + len(piece)
 
     def since(self, place: int, most: int | None = None) -> bytes:
-        """Return all bytes after *place*, or *most* of them, without waiting."""
+        """Return all bytes after *place*, or at most *most* bytes, without waiting."""
         return bytes(self._data[place : None if most is None else place + most])
-
-    async def room(self) -> None:
-        """Return when a reader has come near the log's end, or there is no reader any more."""
-        while self.readers and self.size - self._furthest > LEAD_BYTES:
-            self._room.clear()
-            await self._room.wait()
 
 
 @frozen
 class SharedLog:
-    """The log of an answer on another worker; :class:`MemoryLog` explains the methods.
+    """The log of an answer on another worker. :class:`MemoryLog` documents the methods.
 
     Args:
         store: The store that both workers use.
         chat: The name of the chat in it.
         answer: The name of the answer in it.
-        cut: Returns whether the app cuts its responses, because it shuts down.
+        cut: Returns whether the app interrupts its responses, because it shuts down.
     """
 
     store: RedisStreamStore
@@ -147,11 +164,11 @@ class SharedLog:
 
     @contextmanager
     def reading(self) -> Generator[None]:
-        """Do nothing, because each look reports that there is a reader."""
+        """Do nothing, because each read reports that there is a reader."""
         yield
 
     async def read(self, place: int) -> tuple[bytes | None, int]:
-        """Wait for bytes after *place*. Return them and the place after them; at the end, return None."""
+        """Wait for bytes after *place*. Return them and the place after them. At the end, return None."""
         try:
             while place != _END:
                 frames, place, state = await self.store.read(self.chat, self.answer, place)

@@ -20,6 +20,7 @@ from mintlify_async.contrib.redis import RedisStore, RedisStreamStore
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.storage.store import Store, new_version
 from mintlify_async.testing.store_cases import BLOCK, A, B, StoreCases, WireCases, put, values, windows
+from tests.support.documented_rights import documented, use
 from tests.support.own_time_cases import count_in_threads
 from tests.support.redis_server import RedisServer
 
@@ -386,6 +387,22 @@ async def test_a_damaged_record_is_told(redis_client: Any, field: str):
     await redis_client.hdel("mintlify:{room}:open/a", field)
     with pytest.raises(StateError, match="damaged record 'room/open/a'"):
         await store.read([A])
+
+
+async def test_a_user_with_the_documented_rights(redis_server: RedisServer):
+    """They are enough for a store, and for running answers of the relay."""
+    redis_server.say(documented("ACL SETUSER").encode())
+    async with redis_server.client(username="app", password="password") as client:
+        await use(RedisStore(client, timeout=20))
+        streams = RedisStreamStore(client, timeout=20)
+        await streams.begin("chat", "one")
+        await streams.describe("chat", "one", "{}")
+        assert await streams.write("chat", "one", b"text", at=0, ended=False) == (False, False)
+        assert await streams.newest("chat") is not None
+        assert await streams.read("chat", "one", 0) == (b"text", 4, "running")
+        await streams.stop("chat")
+        assert await streams.write("chat", "one", b"", at=4, ended=True) == (True, True)
+    redis_server.say(b"ACL DELUSER app")
 
 
 @pytest.mark.parametrize(
