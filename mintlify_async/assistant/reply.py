@@ -677,7 +677,8 @@ def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
 
 def has_queued(reply: Reply) -> bool:
     """Return whether events have arrived that were not handed out."""
-    return reply._so_far().has_queued  # pyright: ignore[reportPrivateUsage] - its own
+    stream = reply._stream  # pyright: ignore[reportPrivateUsage] - its own
+    return stream is not None and stream.has_queued
 
 
 def sent_key(reply: Reply) -> str | None:

@@ -94,7 +94,8 @@ class MemoryLog:
     def append(self, data: bytes) -> None:
         """Append *data*. A reader gets all data of one cycle of the event loop together."""
         self._data += data
-        self._more.set()
+        if not self._stepping:  # its end wakes the readers
+            self._more.set()
 
     def end(self) -> None:
         """Append nothing more. Harmless to repeat."""
@@ -142,7 +143,7 @@ class MemoryLog:
             self._end_steps(error)
         finally:
             self._stepping = False
-            self._more.set()  # if this task was cancelled, another reader goes on
+            self._more.set()  # also if this task was cancelled: another reader goes on
 
     def _end_steps(self, error: Exception | None = None) -> None:
         if self.filling:  # the task that fills the log has not given up

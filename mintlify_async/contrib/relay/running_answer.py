@@ -260,7 +260,9 @@ class RunningAnswer:
     async def _write_arrived(self, reply: Reply) -> bool:
         """Write the next event, and those that have arrived with it. Return False at the answer's end."""
         chat, events, hider, writing = self._chat, self._chat.events, self._chat.hider, self.log
-        turn_end = writing.size + TURN_BYTES
+        start = writing.size
+        if start > MAX_BYTES:
+            raise StreamInterruptedError(f"the answer is larger than {MAX_BYTES} bytes")
         async for event in reply:
             # Nine of ten events are deltas, which need no more than this.
             delta = delta_frame(event, events, hider)
@@ -273,11 +275,9 @@ class RunningAnswer:
                 chat.learn(reply.thread)
                 for event_frame in chat.frames(event.to_wire(), reply.thread):
                     writing.append(event_frame)
-            if writing.size > MAX_BYTES:
-                raise StreamInterruptedError(f"the answer is larger than {MAX_BYTES} bytes")
             if not has_queued(reply):
                 return True
-            if writing.size > turn_end:
+            if writing.size - start > TURN_BYTES:
                 await asyncio.sleep(0)
                 return True
         return False
