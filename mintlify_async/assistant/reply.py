@@ -42,7 +42,7 @@ from .text_stream import TextStream
 if TYPE_CHECKING:
     from ..http.live_response import LiveResponse
     from ..http.session_core import Core
-    from ..protocol.calls import Call
+    from ..protocol.requests import Call
     from ..rendering.edits import Edits
     from ..settings.options import Observation
 
