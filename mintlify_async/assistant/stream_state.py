@@ -142,7 +142,7 @@ class MessageStream:
     """
 
     def __init__(
-        self, *, message: Message | None = None, thread: Thread | None = None, site: str | None = None
+        self, message: Message | None = None, thread: Thread | None = None, site: str | None = None
     ) -> None:
         self._builder = MessageBuilder(message)
         self._earlier: list[str] = []  # the texts of replaced messages

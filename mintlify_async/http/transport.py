@@ -108,10 +108,9 @@ class RequestBody(payload.Payload):
             # aiohttp runs this in a separate task, which may start after the limit.
             raise ConnectionAbortedError("the time limit passed before the first byte was written")
         await self._sending.first_byte(self._attempt)
-        transport = getattr(writer, "transport", None)
-        self._transport = transport
-        lost = transport is None and hasattr(writer, "transport")
-        if lost or (transport is not None and transport.is_closing()):
+        self._transport = transport = getattr(writer, "transport", None)
+        lost = hasattr(writer, "transport") if transport is None else transport.is_closing()
+        if lost:
             self._sending.sent_at = None  # the connection has ended, so the server gets nothing
         if len(self._bytes) <= WRITE_BYTES:
             await writer.write(self._bytes)
