@@ -289,7 +289,7 @@ def check_characters(text: str, name: str) -> str:
     return text
 
 
-_HALF: Final = "has half of a surrogate pair, which is no character; remove it"
+_HALF: Final = "contains a lone surrogate, which is no character; remove it"
 _HALF_PAIR: Final = re.compile(r"[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
 
 
@@ -376,7 +376,7 @@ def check_job_id(value: object, name: str = "job_id") -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ConfigurationError(f"{name} has half of a surrogate pair; remove it", field=name) from None
+        raise ConfigurationError(f"{name} contains a lone surrogate; remove it", field=name) from None
     return value
 
 

@@ -12,7 +12,6 @@ from attrs import evolve
 
 from .assistant.reply import Reply
 from .checks import ANONYMOUS, URLObject, check_function, check_type, check_wait
-from .habits import helpful
 from .http.attempts import quota_left, unblock
 from .http.session_core import Core, Lifetime, Shared
 from .jobs.handle import JobHandle, handle_for, wait_for_own
@@ -34,6 +33,7 @@ from .settings.options import DEFAULT_RETRIEVAL_PAGE_SIZE, Observer, Options, Ti
 from .settings.poll_policy import DEFAULT_TIMEOUT, PollPolicy
 from .settings.proxy_and_tls import transport_settings
 from .settings.retry_policy import RetryPolicy
+from .wrong_names import helpful
 
 if TYPE_CHECKING:
     import aiohttp
@@ -75,17 +75,16 @@ class MintlifySession:
             called for each request. Environment: ``MINTLIFY_ADMIN_API_KEY``.
         assistant_key: The key for the assistant. Environment: ``MINTLIFY_ASSISTANT_API_KEY``. If a key is
             unset, ``MINTLIFY_API_KEY`` is used if it has the prefix of that key.
-        base_url: The service's URL. Environment: ``MINTLIFY_BASE_URL``. Without *allow_insecure_http*,
-            plain http is refused except to this machine.
-        retrieval_page_size: The number of search results for an answer (default: 5). None leaves the field
-            out.
+        base_url: The service's URL. Environment: ``MINTLIFY_BASE_URL``. Without *allow_insecure_http*, plain
+            http is allowed only to this machine.
+        retrieval_page_size: Number of search results for an answer (default: 5). None leaves the field out.
         headers: Additional headers for every request.
         extra_body: Additional fields for the body of every request. They replace fields of the same name.
         retry: When a failed request is sent again; see :class:`RetryPolicy`.
         poll: How often jobs are polled; see :class:`PollPolicy`.
         timeouts: The time limits of calls; see :class:`Timeouts`.
         quota: Counts calls against the service's limits before they are sent. Off by default.
-        ledger: Records each ``dedupe_key``, so that its job is created once.
+        ledger: Records each ``dedupe_key``, so that only one job is created for it.
         client_session: Your own ``aiohttp.ClientSession``. This session never closes it.
         proxy: The URL of a proxy. ``"environment"`` takes it from HTTPS_PROXY, ALL_PROXY and NO_PROXY when
             the session is made (HTTP_PROXY for a *base_url* with plain http). Environment:
@@ -96,8 +95,7 @@ class MintlifySession:
         observer: Follows each operation from start to end, for tracing; see :class:`Observer`.
 
     Raises:
-        ConfigurationError: An argument is invalid. ``.field`` names it. A missing key is an error of the
-            calls.
+        ConfigurationError: An argument is invalid. ``.field`` names it. Only calls report a missing key.
     """
 
     def __init__(
@@ -149,7 +147,7 @@ class MintlifySession:
             observer=observer,
         )
         self._core = Core(options, Shared(options, transport, caller()))
-        load_converter()  # loading takes about 15 ms, for which the first event of an answer would wait
+        load_converter()  # takes about 15 ms, which would delay the first event of an answer
 
     # The verbs ----------------------------------------------------------------------------------
 
@@ -172,7 +170,7 @@ class MintlifySession:
                 ledger creates a second job with this name. If another call is creating the job, this call
                 waits for its result.
             timeout: Limits the complete call, in seconds, with its waits for another call, for the ledger and
-                for a quota. By default, only ``timeouts.request`` (60) limits the request.
+                for a quota. By default, ``timeouts.request`` (60) limits only the request.
             headers: Additional headers.
             extra_body: Additional fields of the body. They replace fields of the same name.
 
@@ -205,7 +203,7 @@ class MintlifySession:
 
         Args:
             ref: A :class:`JobRef` or its string, a :class:`JobHandle`, a :class:`Job`, or a job's id.
-            project_id: The project of a ``Job`` or an id; the session's by default.
+            project_id: The project of a ``Job`` or an id. The default is the session's project.
 
         Raises:
             ConfigurationError: *ref* names no job, or it is an id without a project.
@@ -231,7 +229,7 @@ class MintlifySession:
         Args:
             prompt: The instruction.
             timeout: Limits the wait, in seconds; 30 minutes by default, None for no limit.
-            check: Raise JobFailedError when the job fails.
+            check: Raise JobFailedError if the job fails.
             on_created: A plain function, called with the handle before the wait, so that no paid job is lost.
             project_id: A project other than the session's.
             dedupe_key: A name for this job in the session's ledger, as in :meth:`create_job`.
@@ -447,7 +445,8 @@ class MintlifySession:
 
             customer = session.with_options(assistant_key=key, domain="acme", admin_key=None)
 
-        Closing the new session leaves the connections open. Closing this session closes them for both.
+        Closing the new session leaves the connections open. Closing this session closes the connections of
+        both.
 
         Args:
             timeouts: Other timeouts.
@@ -526,7 +525,7 @@ class MintlifySession:
         return f"<MintlifySession {prefix}{text}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a MintlifySession holds keys and cannot be pickled; create one in the other process")
+        raise TypeError("a MintlifySession has keys and cannot be pickled; create one in the other process")
 
     # Inside -------------------------------------------------------------------------------------
 

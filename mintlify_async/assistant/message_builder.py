@@ -111,7 +111,7 @@ class MessageBuilder:
             self._continue(message)
 
     def _continue(self, message: msg.Message) -> None:
-        """Begin with what *message* has."""
+        """Start with the content of *message*."""
         self._merge(message.metadata)
         for part in message.parts:
             self._add(part)

@@ -1,8 +1,7 @@
 """Reply: one answer of the assistant, which is read while it arrives.
 
 :mod:`.stream_state` splits and decodes the bytes, decides when an answer ends, and does no I/O. This module
-opens the connection, waits for its bytes and closes it. ``AFTER_FINISH`` limits the reading after the
-answer's end.
+opens the connection, waits for bytes and closes it. ``AFTER_FINISH`` limits the reading after the end.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from ..errors import (
     UnexpectedResponseError,
 )
 from ..events import Finish, StreamEvent
-from ..habits import AsyncOnly, helpful
 from ..http.attempts import open_answer
 from ..http.live_response import Grace
 from ..http.observer import note
@@ -36,6 +34,7 @@ from ..model.thread import Thread
 from ..protocol.responses import response_info
 from ..runtime.logs import Place, caller
 from ..runtime.time_limits import TimeLimit
+from ..wrong_names import AsyncOnly, helpful
 from .answer import HOW_TO_READ, Answer, Extras, already_read, ended, warn_unread
 from .stream_state import MessageStream
 from .text_stream import TextStream
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from ..rendering.edits import Edits
     from ..settings.options import Observation
 
-__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "has_queued", "sent_key"]
+__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "has_queued", "next_delta", "sent_key"]
 
 AFTER_FINISH: Final = Grace(quiet=1.0, total=5.0)
 """Seconds for which the connection stays open for events after ``finish``, ``abort`` or ``error``."""
@@ -271,7 +270,7 @@ class Reply(Extras, AsyncOnly):
         return self._stream
 
     def _received(self) -> ResponseInfo | None:
-        """Return the data of the response, which are made when somebody asks for them."""
+        """Return the data of the response. They are made on first use."""
         live = self._live
         if self._response is None and live is not None:
             self._response = response_info(self._assumptions, live.status, live.headers, live.attempts)
@@ -519,8 +518,7 @@ class Reply(Extras, AsyncOnly):
             self._turn.stepped()
         grace = (AFTER_DONE if stream.done_seen else AFTER_FINISH) if stream.complete else None
         try:
-            # No local variable for the bytes, because they may repeat a key, and later errors show this
-            # frame.
+            # No local variable for the bytes: they may repeat a key, and later errors show this frame.
             _feed(stream, await live_response.read(stream.events_seen, grace))
         except MintlifyError as error:
             if isinstance(error, APITimeoutError) and error.phase == "first_event":
@@ -685,7 +683,14 @@ def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
 
 def has_queued(reply: Reply) -> bool:
     """Return whether events have arrived that were not returned yet."""
-    return reply._so_far().has_queued  # pyright: ignore[reportPrivateUsage] - defined in this file
+    stream = reply._stream  # pyright: ignore[reportPrivateUsage] - defined in this file
+    return stream is not None and stream.has_queued
+
+
+def next_delta(reply: Reply) -> StreamEvent | None:
+    """Return the next event if it has arrived and is a usual delta. It takes no step of the reply."""
+    stream = reply._stream  # pyright: ignore[reportPrivateUsage] - defined in this file
+    return None if stream is None or reply.closed else stream.next_delta()
 
 
 def sent_key(reply: Reply) -> str | None:

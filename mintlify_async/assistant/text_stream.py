@@ -8,7 +8,7 @@ from typing import Protocol, Self
 
 from ..errors import StateError
 from ..events import StreamEvent
-from ..habits import AsyncOnly
+from ..wrong_names import AsyncOnly
 from .message_builder import GrowingText
 
 
@@ -35,11 +35,11 @@ class TextStream(AsyncOnly):
     """
 
     def __init__(self, reply: ClosableEvents, growing_text: Callable[[], GrowingText]) -> None:
-        """Read from *reply*. *growing_text* returns its text; before the start, it raises StateError."""
+        """Read from *reply*. *growing_text* returns its text. Before the start, it raises StateError."""
         self._reply = reply
         self._growing_text = growing_text
         self._text: GrowingText | None = None
-        self._error: Exception | None = None  # raised in the next step, because it arrived with a last piece
+        self._error: Exception | None = None  # raised in the next step, because it came with a last piece
 
     def __aiter__(self) -> Self:
         """Return itself. If the reply has ended, raise StateError."""

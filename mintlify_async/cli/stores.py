@@ -50,7 +50,7 @@ async def open_ledger(options: argparse.Namespace, *, create: bool) -> AsyncGene
         known = ", ".join(f"{one}://" for one in SCHEMES)
         raise UsageError(f"the ledger {scheme[1]}:… is no SQLite file, and no URL that starts with {known}")
     elif name == "git" or name.startswith("git:"):  # a ledger of 0.2; a file would protect nothing
-        raise UsageError(f"--ledger {name}: git ledgers are gone; name a FILE that the next run has, too")
+        raise UsageError(f"--ledger {name}: git ledgers no longer exist; name a FILE that the next run keeps")
     else:
         yield _file_store(check_path(name, "ledger"), create=create)
 

@@ -193,8 +193,7 @@ class Transcript:
         again is harmless.
 
         Raises:
-            StoreConflictError: Another writer, or another event loop, has replaced the version that it
-                StoreConflictError: Another writer, perhaps on another event loop, replaced the old version.
+            StoreConflictError: Another writer, perhaps on another event loop, replaced the old version.
         """
         if self.settings.store is not None:
             await self._write(self.settings.store, history)

@@ -326,8 +326,7 @@ class _Attempts:
         except BaseException:
             await self._refund(slot)
             raise
-        # The service's refusal of the previous attempt is more useful than the quota's refusal of this
-        # attempt.
+        # The service's refusal of the previous attempt is more useful than the quota's refusal of this one.
         raise self.error from self.error.__cause__
 
     async def _take(self, slot: Lease) -> Lease:

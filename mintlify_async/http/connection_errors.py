@@ -46,7 +46,7 @@ CLOSED = "session_closed"  # the `reason` if the session was closed during the r
 
 
 class AttemptLimit(NamedTuple):
-    """When an attempt must have its response, and the timeout that sets this limit.
+    """The time by which an attempt must have its response, and the timeout that sets this time.
 
     Attributes:
         at: The time of the limit, by the loop's time. Infinity means no limit.

@@ -38,7 +38,7 @@ class LiveResponse:
         status: The HTTP status, a success.
         headers: The headers of the response, with names in lower case.
         secret: The key that was sent. No error shows it, even if the body repeats it.
-        attempts: How often the question was sent until this response.
+        attempts: Number of times that the question was sent, up to this response.
         pending: Whether a task is reading.
         closed: Whether the connection was closed or returned to the pool.
     """

@@ -21,7 +21,7 @@ USER_AGENT: Final = (
 OWN_HEADERS: Final[Mapping[Operation, CIMultiDict[str]]] = {
     operation: CIMultiDict(
         {
-            hdrs.ACCEPT_ENCODING: "identity",  # compressed answers arrive late and can be bombs
+            hdrs.ACCEPT_ENCODING: "identity",  # compressed answers arrive late; small ones can become huge
             hdrs.USER_AGENT: USER_AGENT,
             hdrs.ACCEPT: operation.accept,
             **({} if operation.method == "GET" else {hdrs.CONTENT_TYPE: "application/json"}),
@@ -33,7 +33,7 @@ OWN_HEADERS: Final[Mapping[Operation, CIMultiDict[str]]] = {
 
 
 def request_headers(call: Call, key: Secret) -> CIMultiDict[str]:
-    """Return the headers of *call*. Those that users set replace our own ones."""
+    """Return the headers of *call*. The user's headers replace the package's headers."""
     headers = OWN_HEADERS[call.operation].copy()
     headers.update(call.headers)
     headers[hdrs.AUTHORIZATION] = Secret(f"Bearer {key}")

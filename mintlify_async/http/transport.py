@@ -402,7 +402,7 @@ def _next_step(dedupe_key: str | None) -> str:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """A pool that never returns a connection that received bytes while it was idle.
+    """A pool that does not use a connection again if bytes arrived while it was idle.
 
     The next request would read those bytes as its response. aiohttp does not check this when it takes a
     connection from its pool, and a check before the request's body would be too late.

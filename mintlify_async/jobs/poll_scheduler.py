@@ -98,7 +98,7 @@ class PollScheduler:
     slow poll blocks no other poll, because ``per_second`` counts only the start of a poll.
 
     Args:
-        policy: The poll policy. ``per_second`` and ``shortest_pause`` are used.
+        policy: The poll policy: ``per_second``, and ``initial`` as the shortest pause after a 429.
     """
 
     def __init__(self, policy: PollPolicy) -> None:
@@ -199,8 +199,7 @@ class PollScheduler:
                 return
             self._timer[1].cancel()
         loop = asyncio.get_running_loop()
-        # An empty context, because variables of one caller must not stay alive for the polls of other
-        # callers.
+        # An empty context, because a caller's variables must not stay alive for the polls of others.
         self._timer = at, loop.call_at(at, self._begin_next, context=contextvars.Context())
 
     def _begin_next(self) -> None:
@@ -228,8 +227,7 @@ class PollScheduler:
     def _begin(self, poll: Poll) -> None:
         self._running[poll.key] = self._planned.pop(poll.key)  # a later wait gets a later poll
         try:
-            # A separate task with an empty context, because the task serves all waits and ends with the last
-            # of them.
+            # A separate task with an empty context, because it serves all waits and ends with the last.
             work = look_at(poll.core, poll.state, poll.call)
             poll.task = start_task(work, contextvars.Context())
         except BaseException as error:  # from a task factory; the waits raise it

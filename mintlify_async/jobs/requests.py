@@ -101,7 +101,7 @@ def once(core: Core, dedupe_key: str, call: Call, until: float) -> OnceSender:
     ledger = core.options.ledger
     if ledger is None:
         raise ConfigurationError(
-            "dedupe_key needs a ledger to be recorded in: give the session ledger=SQLiteStore(path)",
+            "dedupe_key needs a ledger: give the session ledger=SQLiteStore(path)",
             field="dedupe_key",
         )
     claim = Claim(

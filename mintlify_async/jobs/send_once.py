@@ -31,10 +31,10 @@ from .key_watch import KeyWatch
 log = logging.getLogger("mintlify_async")
 
 LOOK_AGAIN_SECONDS: Final = 0.25
-"""Time for which a call that the quota refuses waits for another call with its key to send, in seconds."""
+"""Seconds for which a call that the quota refused waits for another call with its key to send."""
 
 WARN_SECONDS: Final = 10.0
-"""A wait for another call that is longer than this is logged as a warning, in seconds."""
+"""Seconds after which a wait for another call is logged as a warning."""
 
 T = TypeVar("T")
 
@@ -111,7 +111,7 @@ class OnceSender:
         except TimeoutError:
             if not limit.expired():
                 raise
-        raise StateError("the ledger did not answer in the time of the call; nothing was sent")
+        raise StateError("the ledger did not respond before the time limit of the call; nothing was sent")
 
     def _holder(self, snapshot: Snapshot) -> Claim | None:
         holder = claims.find(snapshot, self.claim.key)

@@ -61,7 +61,6 @@ class Moment:
         loop: The event loop, compared by identity. None if the moment is from a reference.
         time: The loop's time, in seconds.
         order: The number of the moment in this process, on any loop. A later moment has a higher number.
-            number.
     """
 
     stamp: Stamp
@@ -372,8 +371,7 @@ class JobState:
 
         Args:
             state_before: The result of :meth:`begin_sending`.
-            sent_at: When its response arrived, or when it failed without a response. None if it started
-                nothing.
+            sent_at: When its response arrived, or it failed without a response. None if it started nothing.
             job: The record in the response, or None.
         """
         with self._lock:

@@ -1,4 +1,4 @@
-"""Iterators over jobs: the records of one job as it changes, and what they share with :mod:`.wait_all`."""
+"""Iterators over jobs: the records of one job as it changes, and the base class for :mod:`.wait_all`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Generic, Self, TypeVar
 
 from ..errors import StateError
-from ..habits import AsyncOnly
 from ..model.job_record import Job
+from ..wrong_names import AsyncOnly
 from .wait import JobWait
 
 T = TypeVar("T")
@@ -16,7 +16,7 @@ T = TypeVar("T")
 class Steps(AsyncOnly, Generic[T]):
     """An async iterator over jobs with one consumer. It ends with the first error of a step.
 
-    A step that is cancelled leaves the iterator usable.
+    After a cancelled step, the iterator can still be used.
     """
 
     _stepping = False
@@ -31,7 +31,7 @@ class Steps(AsyncOnly, Generic[T]):
 
         Raises:
             JobTimeoutError: The timeout has passed.
-            StateError: Another task is in a step, or the session is closed.
+            StateError: Another task is waiting in a step, or the session is closed.
         """
         if self._ended:
             raise StopAsyncIteration
@@ -50,7 +50,7 @@ class Steps(AsyncOnly, Generic[T]):
         raise NotImplementedError
 
     async def aclose(self) -> None:
-        """Finish. Safe to repeat."""
+        """End the iteration. Repeated calls do nothing."""
         self._ended = True
 
 
@@ -58,7 +58,7 @@ class JobWatch(Steps[Job]):
     """An async iterator over the records of one job; see :meth:`JobHandle.watch`."""
 
     def __init__(self, begin: Callable[[], JobWait]) -> None:
-        """Watch by the wait that *begin* returns. The first step makes the first poll."""
+        """Watch with the wait that *begin* returns. The first step makes the first poll."""
         self._begin = begin
         self._wait: JobWait | None = None
 

@@ -83,7 +83,7 @@ def _item_fields(item: ContextItem | Mapping[str, Any], name: str) -> dict[str, 
 
 
 def _groups(names: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(names, str) or not hasattr(names, "__iter__"):
+    if isinstance(names, str | Mapping) or not hasattr(names, "__iter__"):
         raise ConfigurationError("filter.groups must be a list of strings", field="filter.groups")
     groups = tuple(names)
     for i, group in enumerate(groups):
@@ -98,10 +98,11 @@ class SearchFilter(WireValue):
     Args:
         version: The documentation's version, or None.
         language: The language, or None.
-        groups: User groups whose pages may be used. It is not documented what the assistant does without
-            groups. If the deployment is protected, the service's search and page operations then use only
-            public pages. Try it on your own site before you rely on it. Groups decide which pages a user may
-            see. Only your program sets them, from its own sign-in: never a web page or a language model.
+        groups: User groups whose pages may be used. The assistant's behavior without groups is not
+            documented. Without groups, the service's search and page operations use only public pages, if the
+            deployment is protected. Try it on your own site before you rely on it. Groups decide which pages
+            a user may see. Only your program sets them, from its own sign-in: never a web page or a language
+            model.
 
     Raises:
         ConfigurationError: A field has another type.

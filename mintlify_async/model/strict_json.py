@@ -1,4 +1,4 @@
-"""JSON text and JSON values: reads text strictly, bounds nesting, completes characters.
+"""JSON text and JSON values: strict parsing, limited nesting, complete characters.
 
 This module uses no class of the package. An error never repeats the text that was read.
 """

@@ -203,8 +203,7 @@ def read_value(
         return value
     except DecodeProblem as fault:
         problem = str(fault)
-    # Raised outside the block, because frames contain data that is not masked, and must not become the
-    # context.
+    # Raised outside the block: frames contain data that is not masked, and must not become the context.
     raise error(problem)
 
 

@@ -85,8 +85,7 @@ class Call:
         timeouts: The limits of the request's steps.
         seconds: The limit of the complete call: of an answer to a question, or of an agent request with all
             attempts and pauses. Infinity means no limit.
-        limited: Whether the caller set this limit with ``timeout=``. Then it also limits the waits for a slot
-            of a quota.
+        limited: Whether the caller set this limit with ``timeout=``. Then it also limits waits for a slot.
         headers: Additional headers.
         body: The JSON body, or None.
         project_id: The project of an agent operation.

@@ -137,7 +137,7 @@ class TimeLimit:
 
     def __init__(self, at: float | None = None, among: TimeLimits[TimeLimit] | None = None) -> None:
         self._is_alone = among is None
-        self._among = among  # a limit alone makes one, once it has a time
+        self._among = among  # a limit without a group makes its own when it has a time
         self.at = math.inf if at is None else at
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = None  # set while the block runs

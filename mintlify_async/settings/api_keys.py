@@ -123,7 +123,7 @@ class Key:
             raise self._error("begins with the word Bearer, which the package adds; leave it out")
         if not _VISIBLE.fullmatch(value):
             raise self._error(
-                "may hold visible ASCII characters only: "
+                "may contain only visible ASCII characters: "
                 "look for blanks and line breaks in it, or letters of another script"
             )
         return value

@@ -10,8 +10,8 @@ from typing import Final, Literal
 from attrs import field, frozen
 
 from ..checks import check_bool, check_field, check_number
-from ..habits import helpful
 from ..model.operation import OPERATIONS, OperationName
+from ..wrong_names import helpful
 
 Outcome = Literal["not_sent", "refused", "answered", "unknown"]
 """How an attempt failed.
@@ -43,8 +43,8 @@ class RetryPolicy:
             ``Retry-After``, the call fails immediately. The package never shortens the pause.
         resend_questions: Also send a question again, before its first byte, if the connection was lost after
             sending or the service responded with 5xx. Each question costs credits.
-        budget: Number of retries that a session may make in a row. Each retry takes one, each success returns
-            a tenth, so that a failing service is not flooded.
+        budget: Number of retries that a session may make in a row. Each retry takes one, and each success
+            gives back a tenth, so that a failing service is not flooded.
         within: The last attempt starts at most this many seconds after the call. None means no limit. A quota
             in the mode ``"wait"`` also waits no longer.
 
@@ -101,7 +101,7 @@ class RetryPolicy:
 
 
 class RetryBudget:
-    """The retries that a session may still make. Each retry takes one, each success returns a tenth."""
+    """The retries that a session may still make. A retry takes one, and a success gives back a tenth."""
 
     def __init__(self, most: float) -> None:
         """Start with *most*, which is also the limit."""
@@ -116,6 +116,6 @@ class RetryBudget:
         return True
 
     def succeeded(self) -> None:
-        """Return a tenth."""
+        """Give back a tenth of a retry."""
         if self._tokens < self._most:
             self._tokens = min(self._most, round(self._tokens + 0.1, 9))  # ten tenths are one

@@ -20,8 +20,8 @@ from aiohttp import ClientResponse, web
 from attrs import evolve
 
 from ..errors import ConfigurationError, StateError
-from ..habits import helpful
 from ..runtime.dates import now as date_now
+from ..wrong_names import helpful
 from .answer_sender import FaultyConnection, Sent, send_answer
 from .assistant_answers import AnswerStyle
 from .customers import Customer
@@ -270,7 +270,7 @@ class LocalService:
             StateError: The service is already started.
         """
         if self._web is not None:
-            raise StateError("the service is started already")
+            raise StateError("the service is already started")
         self._stopping = False
         loop = asyncio.get_running_loop()
         self._began, self._loop = loop.time() - self.now(), loop

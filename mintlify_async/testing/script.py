@@ -9,7 +9,7 @@ from typing import Any, TypedDict, Unpack, cast
 from attrs import define, field
 
 from ..errors import ConfigurationError
-from ..habits import helpful
+from ..wrong_names import helpful
 from .assistant_answers import Content
 from .faults import Fault
 from .http_answer import Answer, Value, event_stream, json_answer, to_bytes, to_pieces, too_many_requests
@@ -87,11 +87,11 @@ class Rule:
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.status, int | None):  # pyright: ignore[reportUnnecessaryIsInstance] - a slip
             raise ConfigurationError(
-                'status is an HTTP status such as 503; script.job("active", "failed") sets that of a job',
+                'status is an HTTP status; script.job("active", "failed") sets the status of a job',
                 field="status",
             )
         if self.times is not None and self.times < 1:
-            raise ConfigurationError("times must be at least 1, or None for no end", field="times")
+            raise ConfigurationError("times must be at least 1, or None for no limit", field="times")
         if not (self.body is None or callable(self.body) or isinstance(self.body, str | bytes | Mapping)):
             self.body = tuple(self.body)  # so that each request gets the same body
 

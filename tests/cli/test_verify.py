@@ -145,6 +145,18 @@ async def test_all_is_well_with_the_local_service():
     ]
 
 
+@pytest.mark.usefixtures("virtual")
+@pytest.mark.parametrize("created", ["soon", "", 5, None, ["2026-01-01"]])
+async def test_a_date_that_cannot_be_read_is_no_finding(created):
+    """Neither broken nor held, and the check goes on."""
+    async with LocalService() as service:
+        service.script.create_job(fields={"createdAt": created})
+        verification = await verify(service)
+    assert broken(verification) == verification.trouble == []
+    assert verification.rows["a date without a zone is UTC"].status not in ("held", "broken")
+    assert verification.rows["framing"].status == "held"
+
+
 async def test_what_this_version_does_not_know_breaks_nothing():
     """Unknown types and fields of events are named."""
     async with LocalService() as service:

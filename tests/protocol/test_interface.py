@@ -137,6 +137,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("2.3 filter", {"filter": ["a"]}, "filter"),
     ("2.3 filter", {"filter": {"groups": "admin", "new": 1}}, "filter.groups"),
     ("2.3 filter", {"filter": {"groups": ["a", 5]}}, "filter.groups[1]"),
+    ("2.3 filter", {"filter": {"groups": {"admin": True}}}, "filter.groups"),
     ("2.3 filter", {"filter": {"version": 2}}, "filter.version"),
     ("2.3 context", {"context": 5}, "context"),
     ("2.3 context", {"context": {"type": "code", "value": "x"}}, "context"),
