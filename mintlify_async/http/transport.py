@@ -310,9 +310,10 @@ class Transport:
             _check_loop(self._settings.client_session, call)
             return self._settings.client_session
         once = fresh or bool(call.operation.costs)
-        if once not in self._own_sessions:
-            self._own_sessions[once] = self._new_session(force_close=once)
-        return self._own_sessions[once]
+        session = self._own_sessions.get(once)
+        if session is None:
+            session = self._own_sessions[once] = self._new_session(force_close=once)
+        return session
 
     def _new_session(self, *, force_close: bool) -> aiohttp.ClientSession:
         # limit=0, because with aiohttp's default the 101st stream would wait without an error.
