@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ..rendering.edits import Edits
     from ..settings.options import Observation
 
-__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "has_queued", "next_delta", "sent_key"]
+__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "sent_key", "stream_of"]
 
 AFTER_FINISH: Final = Grace(quiet=1.0, total=5.0)
 """How long the connection stays open for events that may follow ``finish``, ``abort`` or ``error``."""
@@ -324,7 +324,7 @@ class Reply(Extras, AsyncOnly):
             self,
             every=every,
             limit=limit,
-            has_queued=partial(has_queued, self),
+            has_queued=lambda: self._so_far().has_queued,
             tail=below,
             on_shown=shown,
         )
@@ -675,16 +675,9 @@ def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
         method()
 
 
-def has_queued(reply: Reply) -> bool:
-    """Return whether events have arrived that were not handed out."""
-    stream = reply._stream  # pyright: ignore[reportPrivateUsage] - its own
-    return stream is not None and stream.has_queued
-
-
-def next_delta(reply: Reply) -> StreamEvent | None:
-    """Return the next event if it has arrived and is a usual delta, else None. It spares a step."""
-    stream = reply._stream  # pyright: ignore[reportPrivateUsage] - its own
-    return None if stream is None or reply.closed else stream.next_delta()
+def stream_of(reply: Reply) -> MessageStream:
+    """Return what *reply* takes its events from. Between two steps, ``next_delta()`` may be called."""
+    return reply._so_far()  # pyright: ignore[reportPrivateUsage] - its own
 
 
 def sent_key(reply: Reply) -> str | None:
