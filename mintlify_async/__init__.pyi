@@ -50,7 +50,7 @@ from .rendering.answer_as_markdown import extras_markdown as extras_markdown
 from .rendering.finding_sources import AnswerSource as AnswerSource
 from .rendering.finding_sources import sources_of as sources_of
 from .rendering.growing_messages import split_markdown as split_markdown
-from .rendering.readable_text import split_suggestions as split_suggestions
+from .rendering.suggestions import split_suggestions as split_suggestions
 from .session import MintlifySession as MintlifySession
 from .settings.assumptions import Assumptions as Assumptions
 from .settings.options import Observer as Observer

@@ -1,7 +1,7 @@
 """Checks of the arguments that users pass. Each error is a ConfigurationError with the argument's name.
 
-A ``check_…`` takes the value, and its name if several arguments have the check. Most return the value.
-Classes of the package are read where they are: by ``Thread.of``, ``JobRef.of``, ``coerce_messages``.
+A ``check_…`` takes the value, and the argument's name if several arguments have this check. Most return the
+value. Some classes have their own check: ``Thread.of``, ``JobRef.of``, ``coerce_messages``.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from urllib.parse import urlsplit
 
 from .errors import ConfigurationError, printable
 
-# Interface 2.3 requires `fp` and gives the literal for users without a name, but no default.
+# Interface 2.3 requires `fp`. It gives this literal for users without a name, but no default.
 ANONYMOUS: Final = "anonymous"  # assumption: `fp` defaults to `anonymous`
-# Interface 2.3 does not say what a character is. JavaScript would count an emoji as two.
+# Interface 2.3 does not define a character. JavaScript would count an emoji as two.
 CURRENT_PATH_MAX_CHARACTERS: Final = 200  # assumption: `currentPath` counts code points
 
 DEDUPE_KEY_MAX_CHARACTERS: Final = 512
-"""Longest key. Every database takes a primary key of this length; a whole prompt is not meant to be one."""
+"""Maximum length of a key. Every database takes a primary key of this length. A prompt is no good key."""
 
 LARGEST: Final = 1e300
-"""Largest number that is sent or counted with: an int may be too large for a float, and for JSON."""
+"""Largest number that is sent or counted with. A larger int may not fit into a float or into JSON."""
 
-# Real answers stay under 20 levels. A value that is nested deeper than the interpreter's stack allows
+# Real answers stay under 20 levels. If a value were nested deeper than the interpreter's stack allows, it
 # could be parsed but not printed, copied or sent again.
 MAX_DEPTH: Final = 200
-"""Deepest nesting of JSON that is accepted."""
+"""Maximum nesting of JSON that is accepted."""
 
 TOO_DEEP: Final = f"is nested deeper than {MAX_DEPTH}"
 
 
 def check_field(check: Callable[..., object], **rules: Any) -> Callable[[Any, Any, Any], None]:
-    """Return a validator of an attrs field: *check* gets the field's value and name, and *rules*."""
+    """Return a validator of an attrs field. It calls *check* with the value, the name and *rules*."""
     bound = partial(check, **rules)
 
     def validate(instance: object, attribute: Any, value: object) -> None:
@@ -53,13 +53,13 @@ def check_seconds(value: object, name: str, *, zero: bool = False, none: str | N
     """Check a length of time in seconds.
 
     Args:
-        value: The argument.
-        name: Its name, for the error.
+        value: The value of the argument.
+        name: The argument's name, for the error.
         zero: Whether 0 is allowed. Then the time must also be finite.
-        none: What None does, where it is allowed; "means no limit", say.
+        none: What None means, for example "means no limit". Without it, None is refused.
 
     Raises:
-        ConfigurationError: It is not a number, or out of range.
+        ConfigurationError: *value* is not a number, or out of range.
     """
     if value is None and none is not None:
         return
@@ -76,7 +76,7 @@ def check_wait(timeout: float | None) -> None:
     """Check the timeout of a wait for a job.
 
     Raises:
-        ConfigurationError: It is not a number of seconds.
+        ConfigurationError: *timeout* is not a number of seconds.
     """
     check_seconds(timeout, "timeout", zero=True, none="waits without end")
 
@@ -90,10 +90,10 @@ def check_number(
     whole: bool = False,
     none: bool = False,
 ) -> None:
-    """Check a number from *least* to *most*: a *whole* one, or None if *none*.
+    """Check a number from *least* to *most*. *whole* requires an integer, and *none* allows None.
 
     Raises:
-        ConfigurationError: It is something else.
+        ConfigurationError: *value* is another number, or no number.
     """
     kinds = int if whole else int | float
     if value is None and none:
@@ -107,17 +107,17 @@ def check_number(
 
 
 def check_keep(keep: float | None) -> float | None:
-    """Return *keep* when it is None or a finite number of seconds.
+    """Return *keep* if it is None or a finite number of seconds.
 
     Raises:
-        ConfigurationError: It is something else.
+        ConfigurationError: *keep* is neither.
     """
     check_number(keep, "keep", 0, most=LARGEST, none=True)
     return keep
 
 
 def check_page_size(value: object, name: str = "retrieval_page_size") -> float | None:
-    """Return *value* when it is None or JSON can express it as a number. The service checks its range."""
+    """Return *value* if it is None or a number that JSON can express. The service checks its range."""
     if value is None:
         return None
     if isinstance(value, (int, float)) and not isinstance(value, bool) and -LARGEST < value < LARGEST:
@@ -126,21 +126,21 @@ def check_page_size(value: object, name: str = "retrieval_page_size") -> float |
 
 
 def _shown(value: object) -> str:
-    """Return *value* as an error shows it."""
+    """Return *value* as an error message shows it."""
     try:
         return printable(repr(value), 40)
-    except ValueError:  # Python refuses to write an int of thousands of digits
+    except ValueError:  # Python refuses to print an int of thousands of digits
         return "a longer one"
 
 
-# Objects that a type checker lets pass, or where people slip ----------------------------------------
+# Objects that a type checker accepts, or that users often confuse -----------------------------------
 
 
 def check_type(value: object, name: str, kind: type, *, example: str = "") -> None:
-    """Check that *value* is None or a *kind*, such as the Timeouts of this package.
+    """Check that *value* is None or an instance of *kind*, such as the Timeouts of this package.
 
     Raises:
-        ConfigurationError: It is something else. The error shows the *example*.
+        ConfigurationError: *value* is neither. The error shows the *example*.
     """
     if value is not None and not isinstance(value, kind):
         expectation = example or f"{kind.__name__}(…)"
@@ -148,10 +148,10 @@ def check_type(value: object, name: str, kind: type, *, example: str = "") -> No
 
 
 def _check_members(value: object, name: str, members: Sequence[str], expectation: str) -> None:
-    """Check that *value* is None or an object with *members*. A class has them, too, and is refused.
+    """Check that *value* is None or an object with *members*. A class is refused.
 
     Raises:
-        ConfigurationError: It is something else.
+        ConfigurationError: *value* is neither.
     """
     has_all = not isinstance(value, type) and all(hasattr(value, member) for member in members)
     if value is not None and not has_all:
@@ -163,10 +163,10 @@ def _kind(value: object) -> str:
 
 
 def check_client_session(value: object) -> None:
-    """Refuse an object that is not used like aiohttp's ``ClientSession``, such as a client of httpx.
+    """Refuse an object without the methods of aiohttp's ``ClientSession``, such as a client of httpx.
 
     Raises:
-        ConfigurationError: It is such an object.
+        ConfigurationError: *value* is such an object.
     """
     members = ("request", "connector", "closed")
     _check_members(value, "client_session", members, "an aiohttp.ClientSession")
@@ -176,7 +176,7 @@ def check_quota(value: object, name: str) -> None:
     """Refuse a value that is neither None nor a quota, such as a number or one limit.
 
     Raises:
-        ConfigurationError: It is such a value.
+        ConfigurationError: *value* is neither.
     """
     expectation = "Quota(…), such as Quota(create_job=100), or None"
     _check_members(value, name, ("lease", "block", "mode"), expectation)
@@ -186,7 +186,7 @@ def check_observer(value: object, name: str) -> None:
     """Refuse a value that is neither None nor an observer, such as a function.
 
     Raises:
-        ConfigurationError: It is such a value.
+        ConfigurationError: *value* is neither.
     """
     expectation = "an object with start(operation, facts), as Observer describes it, or None"
     _check_members(value, name, ("start",), expectation)
@@ -196,27 +196,27 @@ EXITING: Final = "the program is exiting, so no thread can be started: make this
 
 
 def is_exiting(error: BaseException) -> bool:
-    """Return whether *error* says that the interpreter starts no more threads, as in a function of atexit."""
-    # "cannot schedule new futures after shutdown", "can't register atexit after shutdown", "can't create new
-    # thread at interpreter shutdown"
+    """Return whether *error* means that the interpreter is exiting and starts no more threads."""
+    # The texts are "cannot schedule new futures after shutdown", "can't register atexit after shutdown" and
+    # "can't create new thread at interpreter shutdown".
     return type(error) is RuntimeError and "shutdown" in str(error)
 
 
 def check_bool(value: object, name: str) -> None:
-    """Check that *value* is a bool, because the text "false" is true.
+    """Check that *value* is a bool, because the text "false" would count as true.
 
     Raises:
-        ConfigurationError: It is something else.
+        ConfigurationError: *value* is not a bool.
     """
     if not isinstance(value, bool):
         raise ConfigurationError(f"{name} must be True or False", field=name)
 
 
 def check_function(value: object, name: str) -> None:
-    """Check that *value* is None or a plain function. Nobody would await an async one.
+    """Check that *value* is None or a plain function, because the package does not await its result.
 
     Raises:
-        ConfigurationError: It is something else.
+        ConfigurationError: *value* is neither.
     """
     if value is not None and (not callable(value) or inspect.iscoroutinefunction(value)):
         raise ConfigurationError(
@@ -245,9 +245,9 @@ def check_word(value: object, name: str, words: Sequence[str]) -> None:
     """Check that *value* is one of *words*.
 
     Raises:
-        ConfigurationError: It is something else.
+        ConfigurationError: *value* is not one of them.
     """
-    if value not in tuple(words):  # a tuple, because a list cannot be looked up in a set
+    if value not in tuple(words):  # a tuple, because a set cannot look up an unhashable value such as a list
         choice = " or ".join(map(repr, words))
         raise ConfigurationError(f"{name} must be {choice}; got {_shown(value)}", field=name)
 
@@ -259,7 +259,7 @@ def check_text(content: object, name: str, *, empty: bool = False) -> str:
     """Return *content* if it is a string.
 
     Raises:
-        ConfigurationError: It is not a string, or it is empty and *empty* is False.
+        ConfigurationError: *content* is not a string, or it is empty and *empty* is False.
     """
     if not isinstance(content, str):
         raise ConfigurationError(f"{name} must be a string, not {type(content).__name__}", field=name)
@@ -272,7 +272,7 @@ def check_optional_text(content: object, name: str) -> None:
     """Check that *content* is None or a string, which may be empty.
 
     Raises:
-        ConfigurationError: It is something else.
+        ConfigurationError: *content* is neither.
     """
     if content is not None:
         check_text(content, name, empty=True)
@@ -282,14 +282,14 @@ def check_characters(text: str, name: str) -> str:
     """Return *text* if UTF-8 can express all its characters.
 
     Raises:
-        ConfigurationError: It has half of a surrogate pair.
+        ConfigurationError: *text* contains a lone surrogate.
     """
     if not _is_whole(text):
         raise ConfigurationError(f"{name} {_HALF}", field=name)
     return text
 
 
-_HALF: Final = "has half of a surrogate pair, which is no character; remove it"
+_HALF: Final = "contains a lone surrogate, which is no character; remove it"
 _HALF_PAIR: Final = re.compile(r"[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
 
 
@@ -298,13 +298,13 @@ def _is_whole(text: str) -> bool:
         return True
     try:
         text.encode()
-    except UnicodeEncodeError:  # it may have both halves of each pair: JSON text joins them
+    except UnicodeEncodeError:  # a JSON text may contain both surrogates of each pair, which JSON joins
         return _HALF_PAIR.search(text) is None
     return True
 
 
 def check_prompt(prompt: object) -> str:
-    """Return *prompt* when it is a string of at least one character."""
+    """Return *prompt* if it is a string of at least one character."""
     if isinstance(prompt, str) and prompt:
         return check_characters(prompt, "prompt")
     problem = "is empty" if prompt == "" else f"must be a string; got {type(prompt).__name__}"
@@ -312,7 +312,7 @@ def check_prompt(prompt: object) -> str:
 
 
 def check_fp(fp: object, name: str = "fp") -> str:
-    """Return *fp* when it names a user."""
+    """Return *fp* if it is a string that names a user."""
     if isinstance(fp, str) and fp:
         return check_characters(fp, name)
     raise ConfigurationError(
@@ -321,7 +321,7 @@ def check_fp(fp: object, name: str = "fp") -> str:
 
 
 def check_current_path(value: object) -> str:
-    """Return *value* when it is a page's path that is short enough."""
+    """Return *value* if it is a page's path of at most ``CURRENT_PATH_MAX_CHARACTERS`` characters."""
     if not isinstance(value, str) or len(value) > CURRENT_PATH_MAX_CHARACTERS:
         size = f"{len(value)} characters" if isinstance(value, str) else type(value).__name__
         raise ConfigurationError(
@@ -337,10 +337,10 @@ _UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 
 def check_name(value: object, name: str, most: int) -> str:
-    """Return *value* if it can be the name of a record, in every database; *most* characters are allowed.
+    """Return *value* if every database can store it as a record's name. It has at most *most* characters.
 
     Raises:
-        ConfigurationError: It is not a string, is empty or too long, or has a NUL or a lone surrogate.
+        ConfigurationError: *value* is not a string, is empty or too long, or has a NUL or a lone surrogate.
     """
     if isinstance(value, str) and 1 <= len(value) <= most and not _UNSTORABLE.search(value):
         return value
@@ -353,10 +353,10 @@ def check_name(value: object, name: str, most: int) -> str:
 
 
 def check_dedupe_key(key: object) -> str:
-    """Return *key* when it can be a ``dedupe_key``.
+    """Return *key* if it can be a ``dedupe_key``.
 
     Raises:
-        ConfigurationError: It is not a string, is blank or too long, or has a NUL or a lone surrogate.
+        ConfigurationError: *key* is not a string, is blank or too long, or has a NUL or a lone surrogate.
     """
     if isinstance(key, str) and not key.strip():
         raise ConfigurationError("dedupe_key must not be blank", field="dedupe_key")
@@ -364,10 +364,10 @@ def check_dedupe_key(key: object) -> str:
 
 
 def check_job_id(value: object, name: str = "job_id") -> str:
-    """Return *value*, which can be any text, if it can be one segment of a path.
+    """Return *value*, an id of the service, if it can be one segment of a path.
 
     Raises:
-        ConfigurationError: It is not a string, or no path can name it: it is empty, ``.`` or ``..``.
+        ConfigurationError: *value* is not a string, or is empty, ``.`` or ``..``.
     """
     if not isinstance(value, str):
         raise ConfigurationError(f"{name} must be a string; got {type(value).__name__}", field=name)
@@ -376,15 +376,15 @@ def check_job_id(value: object, name: str = "job_id") -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ConfigurationError(f"{name} has half of a surrogate pair; remove it", field=name) from None
+        raise ConfigurationError(f"{name} contains a lone surrogate; remove it", field=name) from None
     return value
 
 
 def check_segment(value: object, name: str) -> str:
-    """Return *value*, which a person has copied, if it can be one segment of a path.
+    """Return *value* if it can be one segment of a path. It was probably copied by a person.
 
     Raises:
-        ConfigurationError: As :func:`check_job_id`; or it is blank, or has a control character.
+        ConfigurationError: As for :func:`check_job_id`. Blank text and control characters are also refused.
     """
     if isinstance(value, str):
         if not value.strip():
@@ -401,16 +401,16 @@ _WHERE: Final = {
 
 
 def check_identifier(value: object, name: str) -> str:
-    """Return *value* when it can name a project or a site, in plain words and in a path.
+    """Return *value* if it can name a project or a site, in a path and in messages.
 
     Args:
         value: The user's value.
         name: ``project_id`` or ``domain``.
 
     Raises:
-        ConfigurationError: It is not a string, empty, a URL, or was copied with blanks or quotation marks.
+        ConfigurationError: *value* is no string, is empty or a URL, or has blanks or quotes at its ends.
     """
-    text = check_characters(str(value) if isinstance(value, str) else "", name)  # no Secret: it is shown
+    text = check_characters(str(value) if isinstance(value, str) else "", name)  # no Secret: errors show it
     problem = copying_slip(text)
     if problem is None and ("://" in text or (name == "domain" and "/" in text)):
         problem = f"is a URL or a path; write {_WHERE[name]}"
@@ -425,13 +425,13 @@ def check_identifier(value: object, name: str) -> str:
 
 
 _NOT_COPIED: Final = re.compile(r"[${}<>#]|\s")
-"""Characters of ``$PROJECT``, ``${{ vars.X }}``, ``<project>`` and ``p # prod``, which no identifier has."""
+"""Characters of ``$PROJECT``, ``${{ vars.X }}``, ``<project>`` and ``p # prod``. No identifier has them."""
 
 _QUOTES: Final = frozenset("\"'`\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}")
 
 
 def copying_slip(value: str) -> str | None:
-    """Return the fault at the ends of *value*, which was copied from elsewhere, or None."""
+    """Return what is wrong at the ends of *value*, such as a copied quotation mark, or None."""
     stripped = value.strip()
     if stripped and value != stripped:
         return "begins or ends with a blank or a line break; remove it"
@@ -441,18 +441,18 @@ def copying_slip(value: str) -> str | None:
 
 
 def check_path(path: object, name: str, *, hint: str = "") -> str:
-    """Return *path*, with a ``~`` in front expanded as a shell does it.
+    """Return *path*, with a ``~`` at its start expanded as a shell does it.
 
-    A shell expands it only at the start of a word, and nothing else expands a variable. A folder of that name
-    would be another one in each working directory.
+    A shell expands ``~`` only at the start of a word, and Python expands no variable. Without this check,
+    ``~`` or ``$NAME`` would be a folder in the current working directory.
 
     Args:
         path: A text, bytes or a path object.
         name: The argument's name, for the error.
-        hint: What to use instead of something that is no path.
+        hint: The end of the error message, which says what to pass instead.
 
     Raises:
-        ConfigurationError: It is no path, or it begins with ``$``, or with ``~`` and there is no such folder.
+        ConfigurationError: It is no path, starts with ``$``, or its ``~`` names no folder.
     """
     try:
         text = os.fsdecode(cast("Any", path))
@@ -460,7 +460,7 @@ def check_path(path: object, name: str, *, hint: str = "") -> str:
         text = ""
     if not text or "\0" in text:
         raise ConfigurationError(f"{name} must name a file{hint}", field=name)
-    expanded = os.path.expanduser(text)  # noqa: PTH111 - a Path drops the ./ that says that ~ is a name
+    expanded = os.path.expanduser(text)  # noqa: PTH111 - Path drops the ./ before a plain name
     if expanded[0] not in "~$":
         return expanded
     problem = "a home folder that is not known" if expanded[0] == "~" else "a variable that nothing has set"
@@ -475,21 +475,21 @@ def check_path(path: object, name: str, *, hint: str = "") -> str:
 
 
 class URLObject(Protocol):
-    """A URL of another library: pydantic's ``HttpUrl``, ``yarl.URL``, ``httpx.URL``. Its ``str()`` counts."""
+    """A URL of another library: pydantic's ``HttpUrl``, ``yarl.URL``, ``httpx.URL``. ``str()`` reads it."""
 
     @property
     def scheme(self) -> str:
-        """Such as ``https``."""
+        """The scheme, such as ``https``."""
         ...
 
     @property
     def host(self) -> str | None:
-        """The host's name."""
+        """The host name."""
         ...
 
 
 def url_text(value: object) -> object:
-    """Return the text of an object whose text is a URL, and any other *value* as it is."""
+    """Return ``str(value)`` if *value* is a URL object, else *value*."""
     is_url = hasattr(value, "scheme") or str(value).lower().startswith(("https://", "http://"))
     return str(value) if is_url and not isinstance(value, str) else value
 
@@ -498,7 +498,7 @@ def check_site(site: object, name: str = "site") -> str | None:
     """Return *site* as text if it is None or a full URL.
 
     Raises:
-        ConfigurationError: It is neither.
+        ConfigurationError: *site* is neither.
     """
     site = url_text(site)
     if site is None or (isinstance(site, str) and _SITE.fullmatch(site)):
@@ -514,11 +514,11 @@ _SITE: Final = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?", re.IGNORECASE)
 
 
 def check_base_url(value: object, *, allow_insecure_http: bool) -> str:
-    """Return *value* as text without a trailing slash when keys may be sent to it.
+    """Return *value* as text without a trailing slash, if keys may be sent to it.
 
     Raises:
-        ConfigurationError: It is not an http(s) URL, carries credentials, a query or a
-            fragment, or is plain http outside this machine.
+        ConfigurationError: *value* is not an http(s) URL, contains credentials, a query or a fragment, or is
+            plain http outside this machine.
     """
     url = url_text(value)
     if not isinstance(url, str):
@@ -536,7 +536,7 @@ def _url_problem(url: str, *, allow_insecure_http: bool) -> str | None:
         return "must be visible ASCII characters, without a query or a fragment"
     try:
         parts = urlsplit(url)
-        _ = parts.port  # raises when it is not a number
+        _ = parts.port  # raises if the port is not a number
     except ValueError:
         return "is not a URL"
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -551,7 +551,7 @@ def _url_problem(url: str, *, allow_insecure_http: bool) -> str | None:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether *url* leads to this machine."""
+    """Return whether the host of *url* is this machine."""
     host = urlsplit(url).hostname or ""
     return host in ("localhost", "::1") or bool(re.fullmatch(r"127(\.\d{1,3}){3}", host))
 
@@ -559,12 +559,12 @@ def is_loopback(url: str) -> bool:
 # What is sent ---------------------------------------------------------------------------------------
 
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# With "expect" the headers leave before the body, and "nothing was sent" could not be said.
+# With "expect", the headers are sent before the body, so the package could not say "nothing was sent".
 _OUR_HEADERS: Final = ("authorization", "connection", "expect", "host", "transfer-encoding")
 
 
 def check_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return a copy of *headers*, which a user wants sent in addition.
+    """Return a copy of *headers*, the additional headers of a user.
 
     Raises:
         ConfigurationError: A name or a value is not legal, or the session sets that header itself.
@@ -588,7 +588,7 @@ def check_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
 
 
 def check_extra_body(extra_body: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return *extra_body*, additional fields of a request's body. None is no field.
+    """Return *extra_body*, the additional fields of a request's body. For None, return an empty object.
 
     Raises:
         ConfigurationError: It contains something that JSON cannot express.
@@ -600,7 +600,7 @@ def check_object(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return a copy of *fields* if it can be sent as a JSON object.
 
     Raises:
-        ConfigurationError: It is no mapping, or contains something that JSON cannot express.
+        ConfigurationError: *fields* is no mapping, or contains something that JSON cannot express.
     """
     if not isinstance(fields, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - it is sent as it is
         raise ConfigurationError(f"{name} must be a mapping; got {type(fields).__name__}", field=name)
@@ -610,7 +610,7 @@ def check_object(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 _TOO_LONG: Final = 10**4300
-"""Python refuses to read and to write whole numbers of more than 4,300 digits."""
+"""Python does not parse or print whole numbers of more than 4,300 digits."""
 
 
 def check_json(content: object, name: str, *, sent: bool = False, depth: int = MAX_DEPTH) -> None:
@@ -619,12 +619,12 @@ def check_json(content: object, name: str, *, sent: bool = False, depth: int = M
     Args:
         content: The value.
         name: Its name, for the error.
-        sent: Whether it is sent as it is. Numbers must then be finite, and characters complete.
+        sent: Whether *content* is sent. Then numbers must be finite, and lone surrogates are refused.
         depth: How deep it may be nested.
 
     Raises:
-        ConfigurationError: It holds something that JSON cannot express, or is nested deeper than *depth*.
-            The error names the place, such as ``filter.since``.
+        ConfigurationError: JSON cannot express *content*, or it is nested deeper than *depth*. The error
+            names the place, such as ``filter.since``.
     """
     problem = _problem(content, sent, depth)
     if problem is not None:
@@ -634,7 +634,7 @@ def check_json(content: object, name: str, *, sent: bool = False, depth: int = M
 
 
 def _problem(item: object, sent: bool, depth: int) -> tuple[str, str] | None:
-    """Return the place in *item* of what is not JSON, and why. None if all of it is."""
+    """Return the first place in *item* that JSON cannot express, and the reason, or None."""
     words: str | None = None
     members: Iterable[tuple[Any, object]] = ()
     match item:

@@ -7,9 +7,9 @@
     ├─ StateError(RuntimeError)            closed session, busy conversation, second reader
     │   └─ StoreConflictError              another task or process saved first
     ├─ QuotaExceededError                  refused locally: the quota is used up
-    ├─ APIConnectionError                  no answer
-    │   └─ APITimeoutError(TimeoutError)   no answer in time
-    ├─ OutcomeUnknownError                 an agent POST was sent; whether it took effect is unknown
+    ├─ APIConnectionError                  no response
+    │   └─ APITimeoutError(TimeoutError)   no response in time
+    ├─ OutcomeUnknownError                 an agent POST was sent; it may have taken effect
     ├─ APIStatusError                      the service answered with an error status
     │   ├─ BadRequestError                 400, 422
     │   ├─ AuthenticationError             401
@@ -20,19 +20,19 @@
     │   ├─ RateLimitError                  429
     │   └─ ServerError                     5xx
     ├─ UnexpectedResponseError             a success whose body is not as documented
-    ├─ StreamError                         the answer's stream failed; keeps what had arrived
+    ├─ StreamError                         the answer's stream failed; has the partial answer
     │   ├─ StreamInterruptedError          it stopped before its end
-    │   ├─ StreamDecodeError               an event that cannot be read
+    │   ├─ StreamDecodeError               an event cannot be parsed
     │   ├─ StreamStateError                an event that names an unknown part
-    │   └─ AssistantError                  the service reported a failure in the stream
+    │   └─ AssistantError                  the service reported an error in the stream
     ├─ JobFailedError                      the job ended as ``failed``
     └─ JobTimeoutError(TimeoutError)       the wait timed out before the result was certain
 
-Everything that an error carries is an attribute. Attributes survive ``pickle`` and
-``copy`` and never hold a key. An exception of another library that caused the error
-is kept as a :class:`CauseSummary`, because the original may show the key.
+All values of an error are attributes. Attributes survive ``pickle`` and ``copy`` and never contain a key. If
+an exception of another library caused the error, the cause is a :class:`CauseSummary`, because the original
+exception may show the key.
 
-The texts of status errors are made in ``protocol/responses.py``, those of
+The texts of status errors are made in ``protocol/status_errors.py``, those of
 ``QuotaExceededError`` in ``quota/``, mostly in ``counted_limits.py``.
 """
 
@@ -43,22 +43,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    # Every wing imports this file, so only a type checker may look up from here. A user's must know that
-    # error.thread is a Thread and has to_json().
+    # Only a type checker may import wings here, because every wing imports this file. The import gives
+    # error.thread its type, Thread, so a user's type checker finds to_json().
     from .assistant.answer import Answer
     from .messages import Message
     from .model.job_record import Job
     from .model.job_ref import JobRef
     from .model.thread import Thread
 
-PRINTED_CHARACTERS = 200  # of a server's own text in a message, while an attribute keeps the full text
+PRINTED_CHARACTERS = 200  # maximum length of a server's text in a message; an attribute has the full text
 
 
 Sent = Literal["no", "maybe"]
 
 
 def printable(text: str, limit: int = PRINTED_CHARACTERS) -> str:
-    r"""Return *text* as one printable line, with control characters escaped and cut after *limit* characters.
+    r"""Return *text* in one printable line, with control characters escaped, cut after *limit* characters.
 
     >>> printable("a\nb")
     'a\\nb'
@@ -71,7 +71,7 @@ def printable(text: str, limit: int = PRINTED_CHARACTERS) -> str:
 def _new(cls: type[MintlifyError], args: tuple[object, ...]) -> MintlifyError:
     """Make an error without calling its ``__init__``, whose arguments are not ``args``."""
     error = cls.__new__(cls, *args)
-    error.args = args  # TimeoutError is an OSError, which sets args in __init__ only
+    error.args = args  # TimeoutError is an OSError, whose args are set only in __init__
     return error
 
 
@@ -87,7 +87,7 @@ class MintlifyError(Exception):
 
 
 class CauseSummary(Exception):  # noqa: N818 - never raised itself, only set as a cause
-    """Stands in for an exception of another library. It has the class name, and the text without secrets.
+    """Replaces an exception of another library. It has the class name, and the text without secrets.
 
     aiohttp's own errors show the request's headers, and so the key, in their
     ``repr`` and ``args``, so they are never chained.
@@ -98,7 +98,7 @@ class ConfigurationError(MintlifyError, ValueError):
     """An argument or a setting is invalid. Nothing was sent.
 
     Attributes:
-        field: The name of the argument at fault, or None when no single one is.
+        field: The name of the invalid argument, or None if the error is not about a single argument.
     """
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
@@ -107,11 +107,11 @@ class ConfigurationError(MintlifyError, ValueError):
 
 
 class StateError(MintlifyError, RuntimeError):
-    """The call is not possible now: the object is closed, busy or being read, or its store cannot be used.
+    """The call is not possible now: the object is closed, busy or already read, or its store cannot be used.
 
     Attributes:
-        answer: The finished :class:`~mintlify_async.Answer` of a conversation's turn that could not be
-            saved, else None. Other errors that a store raises also get this attribute.
+        answer: The complete :class:`~mintlify_async.Answer` of a conversation's turn that could not be saved,
+            else None. If a store raises another error, that error also gets this attribute.
     """
 
     answer: Answer | None = None
@@ -127,8 +127,8 @@ class QuotaExceededError(MintlifyError):
     Nothing was sent.
 
     Attributes:
-        retry_after: Seconds until a call is allowed again, or None when that is not known.
-        limit: The name of the limit, such as ``create_job``. ``ask_per_user`` is the share of one user.
+        retry_after: Seconds until a call is allowed again, or None if the time is unknown.
+        limit: The name of the limit, such as ``create_job``. ``ask_per_user`` is the limit of one user.
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None, limit: str | None = None) -> None:
@@ -138,16 +138,16 @@ class QuotaExceededError(MintlifyError):
 
 
 class APIConnectionError(MintlifyError):
-    """The service gave no answer: DNS lookup, connecting, TLS or a proxy failed, or the connection was lost.
+    """The service did not respond: DNS lookup, connecting, TLS or a proxy failed, or the connection was lost.
 
     Attributes:
-        sent: ``"no"`` when certainly no byte of the request's body was sent, else ``"maybe"``.
+        sent: ``"no"`` if certainly no byte of the request's body was sent, else ``"maybe"``.
         operation: The operation, such as ``ask``.
-        reason: ``dns``, ``connect``, ``certificate``, ``tls``, ``proxy``, ``timeout``, ``lost``
-            (the connection ended), ``protocol`` (the answer is not HTTP) or ``key`` (your function that makes
+        reason: ``dns``, ``connect``, ``certificate``, ``tls``, ``proxy``, ``timeout``, ``lost`` (the
+            connection ended), ``protocol`` (the response is not HTTP) or ``key`` (your function that returns
             the key failed).
         sent_at: When the body was sent, in seconds since the epoch, or None.
-        proxy_status: The HTTP status with which a proxy refused to connect, or None.
+        proxy_status: The HTTP status with which a proxy refused the connection, or None.
     """
 
     def __init__(
@@ -168,10 +168,10 @@ class APIConnectionError(MintlifyError):
 
 
 class APITimeoutError(APIConnectionError, TimeoutError):
-    """The service did not answer in time.
+    """The service did not respond in time.
 
     Attributes:
-        phase: The limit that ran out: ``connect``, ``request``, ``first_event``, ``idle`` or ``total``.
+        phase: The limit that passed: ``connect``, ``request``, ``first_event``, ``idle`` or ``total``.
         seconds: The limit, in seconds.
     """
 
@@ -186,23 +186,24 @@ class APITimeoutError(APIConnectionError, TimeoutError):
 class OutcomeUnknownError(MintlifyError):
     """An agent POST was sent and its outcome is unknown. The job may exist.
 
-    The package never sends it again, because a second job costs money and opens a
-    second pull request. Check the dashboard or the repository before you do.
+    The package never sends the POST again, because a second job costs money and opens a second pull request.
+    Check the dashboard or the repository before you send it again.
 
     Attributes:
         operation: ``create_job`` or ``send_message``.
-        project_id: The project that it was sent to.
+        project_id: The project of the request.
         job_id: The job of the follow-up, or None for ``create_job``.
         status: The response's HTTP status, or None when there was no response.
         body: The received text of the response's body, or None.
         headers: The response's headers, or None.
         request_id: The request id, or None.
         sent_at: When the request was sent, in seconds since the epoch, or None.
-        prompt_sha256: SHA-256 of the prompt, to recognize it without storing it.
+        prompt_sha256: SHA-256 of the prompt, which identifies the prompt without its text.
         reason: ``timeout``, ``connection_lost``, ``unreadable_answer`` (a success that is not a job),
-            ``server_error`` (5xx), ``session_closed`` (the session was closed meanwhile), ``cancelled`` (the
-            call that sent the request was cancelled), or ``not_recorded`` (the process that sent it has left
-            no outcome). A later call with the same ``dedupe_key`` gets the reason and the status again.
+            ``server_error`` (5xx), ``session_closed`` (the session was closed during the request),
+            ``cancelled`` (the call that sent the request was cancelled), or ``not_recorded`` (the process
+            that sent the request recorded no outcome). A later call with the same ``dedupe_key`` gets the
+            same reason and status.
         dedupe_key: The ``dedupe_key`` of the call, or None.
     """
 
@@ -237,7 +238,7 @@ class OutcomeUnknownError(MintlifyError):
 
 
 class APIStatusError(MintlifyError):
-    """The service answered with an error status.
+    """The service responded with an error status.
 
     Attributes:
         status: The HTTP status.
@@ -277,7 +278,7 @@ class AuthenticationError(APIStatusError):
 
 
 class PaymentRequiredError(APIStatusError):
-    """402: the credits of the plan are used up. Later requests also fail until there are new credits."""
+    """402: the credits of the plan are used up. Later requests fail until there are new credits."""
 
 
 class PermissionDeniedError(APIStatusError):
@@ -285,7 +286,7 @@ class PermissionDeniedError(APIStatusError):
 
 
 class NotFoundError(APIStatusError):
-    """404: no such project, job, domain or thread (or a thread without its key)."""
+    """404: the project, job, domain or thread does not exist, or the thread's key is missing."""
 
 
 class ConflictError(APIStatusError):
@@ -293,7 +294,7 @@ class ConflictError(APIStatusError):
 
 
 class RateLimitError(APIStatusError):
-    """429: a limit of the service is used up. ``retry_after`` is the pause that the service asks for."""
+    """429: a limit of the service is used up. ``retry_after`` is the pause that the service requests."""
 
 
 class ServerError(APIStatusError):
@@ -320,7 +321,7 @@ def status_error_class(status: int) -> type[APIStatusError]:
 
 
 class UnexpectedResponseError(MintlifyError):
-    """The response is not an error, but it does not match the interface of the service.
+    """The response is not an error, but it does not match the service's interface.
 
     Attributes:
         status: The HTTP status, or None.
@@ -346,12 +347,12 @@ class UnexpectedResponseError(MintlifyError):
 
 
 class StreamError(MintlifyError):
-    """The assistant's answer is incomplete. The error keeps the partial answer.
+    """The assistant's answer is incomplete. The error contains the partial answer.
 
     Attributes:
-        partial: The message up to the failure, or None when nothing had arrived.
+        partial: The message up to the failure, or None if nothing had arrived.
         text: The text of the partial answer, without the block of suggestions.
-        thread: The thread, or None when the service had not named it yet.
+        thread: The thread, or None if the service had not named it yet.
         events_seen: The number of events read before the failure.
     """
 
@@ -376,7 +377,7 @@ class StreamInterruptedError(StreamError):
 
 
 class StreamDecodeError(StreamError):
-    """An event cannot be read: invalid JSON, a missing field, a wrong type, or too many bytes.
+    """An event cannot be parsed: invalid JSON, a missing field, a wrong type, or too many bytes.
 
     Attributes:
         excerpt: The beginning of the event's data, with thread keys masked.
@@ -404,11 +405,11 @@ class StreamStateError(StreamError):
 
 
 class AssistantError(StreamError):
-    """The service reported a failure within the stream, by an ``error`` event.
+    """The service reported an error within the stream, with an ``error`` event.
 
     Attributes:
-        error_text: The service's own text, under whichever name the event has it, else the event's JSON.
-            Empty if it has neither.
+        error_text: The error text of the service, from any field name that is known for it. If the event has
+            none, the event's JSON. Empty if the event has no fields.
     """
 
     def __init__(self, message: str, *, error_text: str = "", **kept: Any) -> None:
@@ -435,16 +436,18 @@ class JobTimeoutError(MintlifyError, TimeoutError):
     """The timeout passed before the job's result was certain.
 
     Attributes:
-        ref: The job's reference. Wait again, here or in another process: ``session.job(ref)``. If polls fail,
-            it contains since when, so that short waits, one after the other, end after ``PollPolicy.outage``.
-        job: The last record seen, or None. If *failing_for* is not None, the job may have changed since.
+        ref: The job's reference. ``session.job(ref)`` waits again, here or in another process. While polls
+            fail, it has the time of the first failure, so several short waits together end after
+            ``PollPolicy.outage``.
+        job: The last record read, or None. If *failing_for* is not None, the job may have changed since.
         waited: How long the wait lasted, in seconds.
-        certain_in: If the last record has a final status that may belong to the previous turn, the seconds
-            after which a poll accepts it, here or in another process, if it has not changed. Otherwise None.
-            After two follow-ups in a row, two polls are needed, and these are the seconds until the first.
-        error: The error of the last poll, also as ``__cause__``. None if the last poll has succeeded, or if
-            the wait has made none.
-        failing_for: For how many seconds no poll has succeeded. None if the last poll has succeeded.
+        certain_in: If the last record has a final status that may belong to the previous turn: a poll after
+            this number of seconds, here or in another process, accepts the status if it is the same.
+            Otherwise None. After two follow-ups in a row, two polls must show the status, and this is the
+            time of the first.
+        error: The error of the last poll, also as ``__cause__``. None if the last poll succeeded, or if the
+            wait made no poll.
+        failing_for: Number of seconds without a successful poll. None if the last poll succeeded.
     """
 
     def __init__(
@@ -482,12 +485,12 @@ class JobTimeoutError(MintlifyError, TimeoutError):
         self.failing_for = failing_for
 
 
-__all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - it reads the names of classes by itself
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - pyright reads the classes' names
     name for name, value in globals().items() if isinstance(value, type) and issubclass(value, MintlifyError)
 ]
 
 
-if not TYPE_CHECKING:  # a type checker finds the mistake
+if not TYPE_CHECKING:  # a type checker reports the mistake without it
 
     def __getattr__(name: str) -> object:
-        raise import_module(".habits", __package__).missing_name(__name__, name)
+        raise import_module(".wrong_names", __package__).missing_name(__name__, name)

@@ -1,12 +1,12 @@
 """One frozen class per event type of the AI SDK's "UI message stream".
 
-Each class says which versions of the protocol (5, 6, 7) send it. Fields that a class does not know are
-kept in ``extra``, and an event of an unknown type is an :class:`UnknownEvent`. Null in an optional field
-counts as absent. In a field of type ``Any``, ``None`` is null and ``MISSING`` is absence.
+Each class says which versions of the protocol (5, 6, 7) send it. Unknown fields of an event are kept in
+``extra``, and an event of an unknown type is an :class:`UnknownEvent`. Null in an optional field counts as
+absent. In a field of type ``Any``, ``None`` is null, and ``MISSING`` means that the field is absent.
 
-A thread's key never stays in an event. It is masked when it is read, and ``to_wire()`` leaves it out. This
-does not apply to what an application or a tool sent: ``data`` of :class:`Data`, and a tool's ``input`` and
-``output``, stay as they came, because a web page may need them.
+An event never contains a thread's key: the key is masked when the event is read, and ``to_wire()`` leaves it
+out. This does not apply to data of an application or a tool. ``data`` of :class:`Data`, and a tool's
+``input`` and ``output``, are not changed, because a web page may need them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Event(WireValue):
     """Base of all events. Each has a ``type``, its name on the wire.
 
     Args:
-        extra: All fields that were sent and that the class does not have.
+        extra: All additional fields that were sent.
     """
 
     extra: Mapping[str, Any] = EMPTY
@@ -59,7 +59,7 @@ class Start(Event):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class StartStep(Event):
-    """A step starts, which is one call of the model, with its tools. Versions 5, 6, 7."""
+    """A step starts. It is one call of the model, with its tools. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "start-step"
 
@@ -73,7 +73,7 @@ class FinishStep(Event):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class BlockEvent(Event):
-    """Base of the events of one part of text, or of reasoning."""
+    """Base of the events of one text part or reasoning part."""
 
     id: str
     provider_metadata: ProviderMetadata | None = None
@@ -90,8 +90,8 @@ class TextStart(BlockEvent):
 class TextDelta(BlockEvent):
     r"""The next piece of the text part *id*. Versions 5, 6, 7.
 
-    A character outside the basic plane may be split into two deltas, one surrogate in each; the
-    reply's ``text`` and ``text_stream`` join them.
+    A character outside the basic plane may be split into two deltas, one surrogate in each. The reply's
+    ``text`` and ``text_stream`` join the two.
     """
 
     type: ClassVar[str] = "text-delta"
@@ -108,7 +108,7 @@ class TextEnd(BlockEvent):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ReasoningStart(BlockEvent):
-    """A part that shows the model's reasoning begins. Versions 5, 6, 7."""
+    """A part with the model's reasoning starts. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "reasoning-start"
 
@@ -130,7 +130,7 @@ class ReasoningEnd(BlockEvent):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ToolEvent(Event):
-    """Base of the events that bring a tool call to another state."""
+    """Base of the events that change the state of a tool call."""
 
     tool_call_id: str
     provider_executed: bool | None = None
@@ -141,7 +141,7 @@ class ToolEvent(Event):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ToolInputStart(ToolEvent):
-    """A tool's input begins. Versions 5, 6, 7.
+    """A tool's input starts. Versions 5, 6, 7.
 
     ``provider_metadata``, ``tool_metadata``, ``title`` and ``input_encoding`` exist since 6.
     """
@@ -187,8 +187,8 @@ class ToolOutputAvailable(ToolEvent):
     """A tool's result. Versions 5, 6, 7; ``provider_metadata`` and ``tool_metadata`` since 6.
 
     Args:
-        tool_call_id: The call.
-        output: The result. That of the ``search`` tool has a list ``results``.
+        tool_call_id: The id of the call.
+        output: The result. The result of the ``search`` tool has a list ``results``.
         provider_executed: Whether the model's provider ran the tool.
         dynamic: Whether the tool was defined at run time, not in the server's code.
         preliminary: Whether another result will replace this one.
@@ -302,8 +302,8 @@ class Data(Event):
     Args:
         name: The type without ``data-``.
         data: Any JSON value.
-        id: Identifies the data, or None. A later event with the same type and id replaces it.
-        transient: Whether the message leaves it out.
+        id: Identifies the data, or None. A later event with the same type and id replaces the data.
+        transient: Whether the message does not keep the data.
     """
 
     name: str = attrs.field(metadata=LOCAL)
@@ -313,7 +313,7 @@ class Data(Event):
 
     @property
     def type(self) -> str:
-        """The type's name on the wire."""
+        """The event's name on the wire."""
         return "data-" + self.name
 
 
@@ -331,7 +331,7 @@ class Finish(Event):
 
     Args:
         finish_reason: ``stop``, ``length``, ``content-filter``, ``tool-calls``, ``error``, ``other``,
-            ``unknown`` (5), ``interrupted`` (7), or a word that this version does not list.
+            ``unknown`` (5), ``interrupted`` (7), or a word of a later version.
         message_metadata: The server's metadata of the message, any JSON value.
         thread_id: The thread's id, if this event has one. ``reply.thread`` also looks in other places.
     """
@@ -355,8 +355,8 @@ class ErrorEvent(Event):
     """The answer failed. Versions 5, 6, 7. The next step raises ``AssistantError``.
 
     Args:
-        error_text: The service's text, or empty when it sent none under this name. ``extra`` has the others,
-            and ``AssistantError.error_text`` the text under any name.
+        error_text: The field ``errorText``, or empty if the event has none. ``extra`` has the other fields,
+            and ``AssistantError.error_text`` the text under any field name.
     """
 
     type: ClassVar[str] = "error"
@@ -365,14 +365,14 @@ class ErrorEvent(Event):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ResetStep(Event):
-    """The step is void. The message drops everything since the step started. Version 7 (7.0.70)."""
+    """The step is discarded. The message drops all parts since the step started. Version 7 (7.0.70)."""
 
     type: ClassVar[str] = "reset-step"
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class SteeringMessage(Event):
-    """A message that the user sent while the answer was streaming. Its *parts* are not decoded. Version 7."""
+    """A message that the user sent during the answer. Its *parts* are not decoded. Version 7."""
 
     type: ClassVar[str] = "steering-message"
     id: str
@@ -381,11 +381,11 @@ class SteeringMessage(Event):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class UnknownEvent(Event):
-    """An event of a type that this version does not know. It does not change the message.
+    """An event of an unknown type. It does not change the message.
 
     Args:
         type: The type's name on the wire.
-        extra: All other fields, the thread's key masked.
+        extra: All other fields. The thread's key is masked.
     """
 
     type: str
@@ -435,7 +435,7 @@ StreamEvent: TypeAlias = (
 EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
     {cls.type: cls for cls in get_args(StreamEvent) if cls is not Data and cls is not UnknownEvent}
 )
-"""The class of each type on the wire; ``data-*`` is :class:`Data`, any other :class:`UnknownEvent`."""
+"""The class of each type on the wire. ``data-*`` is :class:`Data`, any other type :class:`UnknownEvent`."""
 
 __all__ = ["MISSING", "Event", "StreamEvent"]
 __all__ += [cls.__name__ for cls in get_args(StreamEvent)]

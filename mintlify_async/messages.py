@@ -1,8 +1,8 @@
-"""Messages and their parts are the AI SDK's UIMessage as frozen classes, read from JSON and written.
+"""The AI SDK's UIMessage as frozen classes: messages and their parts, read from JSON and written to it.
 
-The class of a part is named after its type on the wire, with ``Part``; a part of an unknown type is kept
-complete as :class:`UnknownPart`. Wrong input is a ``ConfigurationError`` that names the field, such as
-``messages[2].parts[0].text``.
+The class of a part has the part's name on the wire, with ``Part`` added. A part of an unknown type is an
+:class:`UnknownPart`, which keeps all fields. For wrong input, a ``ConfigurationError`` names the field, such
+as ``messages[2].parts[0].text``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from attrs import frozen
 
 from .checks import MAX_DEPTH, TOO_DEEP, check_json, check_text
 from .errors import ConfigurationError
-from .model.in_models import InModels, schema_of
-from .model.strict_json import as_object, drop_keys, join_surrogates, json_safe, mask_keys, whole_characters
+from .model.pydantic_fields import InModels, schema_of
+from .model.secret import drop_keys, mask_keys
+from .model.strict_json import as_object, join_surrogates, json_safe, whole_characters
 from .model.wire_value import (
     EMPTY,
     LOCAL,
@@ -35,7 +36,7 @@ class Part(WireValue):
     """Base of all parts. Each has a ``type``: its name on the wire.
 
     Args:
-        extra: All fields that were sent and that the class does not have.
+        extra: All additional fields that were sent.
     """
 
     extra: Mapping[str, Any] = EMPTY
@@ -46,8 +47,8 @@ class TextPart(Part):
     """A part of text.
 
     Args:
-        text: The text. While it streams, it may end with the first half of a surrogate pair;
-            ``Message.text`` holds that half back. Any other half in an answer is U+FFFD.
+        text: The text. While it streams, it may end with the first half of a surrogate pair, which
+            ``Message.text`` leaves out. Every other lone surrogate in an answer is replaced by U+FFFD.
         state: ``streaming`` or ``done``. None in a message that was not streamed.
         provider_metadata: Metadata of the model's provider.
         citations: Sources of passages.
@@ -63,7 +64,7 @@ class TextPart(Part):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ReasoningPart(Part):
-    """A part of the reasoning that the model shows."""
+    """A part with the model's reasoning."""
 
     type: ClassVar[str] = "reasoning"
     text: str
@@ -74,14 +75,14 @@ class ReasoningPart(Part):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class ToolApproval(WireValue):
-    """A user's approval of a tool call, asked for or given.
+    """The user's approval of a tool call, requested or given.
 
     Args:
         id: The request's id.
-        approved: The answer, or None while there is none.
-        reason: The answer's reason.
-        request_reason: The request's reason.
-        is_automatic: Whether a rule answered instead of a person.
+        approved: The decision, or None if there is none yet.
+        reason: The reason for the decision.
+        request_reason: The reason for the request.
+        is_automatic: Whether a rule decided instead of a person.
         descriptor: The server's description of the request.
         input_schema_input: The input in the form of the tool's schema.
         signature: The server's signature of the request.
@@ -107,11 +108,11 @@ class ToolPart(Part):
         tool_name: The tool.
         tool_call_id: The call.
         state: ``input-streaming``, ``input-available``, ``output-available``, ``output-error``,
-            ``approval-requested``, ``approval-responded``, ``output-denied``, or a word of later versions.
-        input: The input; ``MISSING`` while it streams, as everything that was not sent.
-        output: The result.
+            ``approval-requested``, ``approval-responded``, ``output-denied``, or a word of a later version.
+        input: The input. ``MISSING`` while it streams, like every field that was not sent.
+        output: The result of the tool.
         error_text: Why the tool failed.
-        raw_input: The text of the input so far, or an input that does not fit the tool's schema.
+        raw_input: The text of the input up to now, or an input that does not fit the tool's schema.
         preliminary: Whether another result will replace this one.
         provider_executed: Whether the model's provider ran the tool.
         title: A name to show to people.
@@ -119,7 +120,7 @@ class ToolPart(Part):
         input_encoding: ``json`` or ``text``.
         call_provider_metadata: The provider's metadata of the call.
         result_provider_metadata: The provider's metadata of the result.
-        approval: The user's approval, or None when none was asked for.
+        approval: The user's approval, or None if none was requested.
         extra: Everything else that was sent.
     """
 
@@ -141,7 +142,7 @@ class ToolPart(Part):
 
     @property
     def type(self) -> str:
-        """The type's name on the wire."""
+        """The part's name on the wire."""
         return "tool-" + self.tool_name
 
 
@@ -151,11 +152,11 @@ class DynamicToolPart(ToolPart):
 
     @property
     def type(self) -> str:
-        """The type's name on the wire."""
+        """The part's name on the wire."""
         return "dynamic-tool"
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object: valid JSON, infinity as None."""
+        """Return the JSON object. It is always valid JSON: an infinite number becomes None."""
         return {"type": self.type, "toolName": self.tool_name, **super().to_wire()}
 
 
@@ -222,7 +223,7 @@ class DataPart(Part):
 
     @property
     def type(self) -> str:
-        """The type's name on the wire."""
+        """The part's name on the wire."""
         return "data-" + self.name
 
 
@@ -235,7 +236,7 @@ class StepStartPart(Part):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class SteeringMessagePart(Part):
-    """A message that the user sent while the answer was streaming."""
+    """A message that the user sent during the answer."""
 
     type: ClassVar[str] = "steering-message"
     id: str
@@ -244,10 +245,10 @@ class SteeringMessagePart(Part):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class UnknownPart(Part):
-    """A part of a type that this version does not know, kept complete.
+    """A part of an unknown type. It keeps all fields.
 
     Args:
-        type: The type's name on the wire.
+        type: The part's name on the wire.
         extra: All other fields.
     """
 
@@ -279,14 +280,14 @@ MessagePart: TypeAlias = (
 _CLASSES: Final[dict[str, type[Part]]] = {  # assumption: part shapes
     cls.type: cls for cls in get_args(MessagePart) if isinstance(getattr(cls, "type", None), str)
 }
-"""The class of each type; the types of tools and of data contain a name, and are not here."""
+"""The class of each type, except tools and data, whose types contain a name."""
 
 
 def part_from_wire(wire: object, where: str = "part") -> MessagePart:
     """Read one part of a UIMessage.
 
     Raises:
-        ConfigurationError: It is not such a part. *where* begins the name of the wrong field.
+        ConfigurationError: It is not a valid part. The error names the field, starting with *where*.
     """
     content = as_object(wire)
     if content is None:
@@ -310,9 +311,9 @@ def _parts_from_wire(parts: Sequence[object], where: str) -> tuple[MessagePart, 
 
 
 def clean_text(text: str, *, streaming: bool = False) -> str:
-    """Return *text* fit for display: surrogate pairs joined, a lone half as U+FFFD.
+    """Return *text* for display. Surrogate pairs are joined, and each lone surrogate becomes U+FFFD.
 
-    While it is *streaming*, a half at the end is left out, because its other half may follow.
+    With *streaming*, a high surrogate at the end is left out, because its low surrogate may follow.
     """
     joined = join_surrogates(text)
     if streaming and joined and "\ud800" <= joined[-1] <= "\udbff":
@@ -321,7 +322,7 @@ def clean_text(text: str, *, streaming: bool = False) -> str:
 
 
 MESSAGES_DEPTH: Final = MAX_DEPTH + 4
-"""How deep a list of messages may be nested: its parts have fields of events, which may be 200 deep."""
+"""Maximum nesting of a list of messages. Its parts contain fields of events, which may be nested 200 deep."""
 
 
 def _to_tuple(parts: Iterable[MessagePart]) -> tuple[MessagePart, ...]:
@@ -329,7 +330,7 @@ def _to_tuple(parts: Iterable[MessagePart]) -> tuple[MessagePart, ...]:
 
 
 Role: TypeAlias = Literal["user", "system", "assistant"] | str
-"""A message's role: the service documents ``user``, and the AI SDK adds ``system`` and ``assistant``.
+"""A message's role. The service documents ``user``, and the AI SDK adds ``system`` and ``assistant``.
 
 Other words are allowed, because the service does not list them.
 """
@@ -343,7 +344,7 @@ class Message(WireValue, InModels):
 
     Args:
         id: The message's id, or empty if the server gave none.
-        role: ``user``, ``system``, ``assistant``, or a word that this version does not know.
+        role: ``user``, ``system``, ``assistant``, or a word of a later version.
         parts: The parts of the message, in order.
         metadata: The server's metadata, any JSON value, or None.
         extra: Additional fields of a stored message.
@@ -357,7 +358,7 @@ class Message(WireValue, InModels):
 
     @property
     def text(self) -> str:
-        """The text parts joined. Never ends with half a character."""
+        """The text of all text parts. It never ends with a lone surrogate."""
         return "".join(
             clean_text(part.text, streaming=part.state == "streaming")
             for part in self.parts
@@ -366,16 +367,16 @@ class Message(WireValue, InModels):
 
     @classmethod
     def user(cls, text: str, id: str | None = None) -> Message:
-        """Return a user message of one text. Without an *id*, it gets one when it is sent."""
+        """Return a user message with one text. Without an *id*, it gets an id when it is sent."""
         return cls(id=id or "", role="user", parts=(TextPart(text=check_text(text, "text")),))
 
     @classmethod
     def system(cls, text: str, id: str | None = None) -> Message:
-        """Return a system message of one text. Without an *id*, it gets one when it is sent."""
+        """Return a system message with one text. Without an *id*, it gets an id when it is sent."""
         return cls(id=id or "", role="system", parts=(TextPart(text=check_text(text, "text")),))
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the UIMessage JSON: valid JSON, without a thread's key."""
+        """Return the message as JSON. It is always valid JSON and contains no thread's key."""
         wire: dict[str, Any] = {"id": self.id, "role": self.role}
         if self.metadata is not None:
             wire["metadata"] = json_safe(drop_keys(self.metadata))
@@ -386,14 +387,14 @@ class Message(WireValue, InModels):
 
     @classmethod
     def from_wire(cls, wire: object, where: str = "message") -> Message:
-        """Read UIMessage JSON, or ``{"role": "user", "content": "text"}``.
+        """Read a UIMessage, or ``{"role": "user", "content": "text"}``.
 
         Raises:
-            ConfigurationError: It is not such a message. *where* begins the name of the wrong field.
+            ConfigurationError: It is not a valid message. The error names the field, starting with *where*.
         """
         content = as_object(wire)
         if content is None:
-            hint = "; pass its .message" if hasattr(type(wire), "message") else ""  # an Answer, a Reply
+            hint = "; pass its .message" if hasattr(type(wire), "message") else ""  # for an Answer or a Reply
             kind = type(wire).__name__
             raise ConfigurationError(
                 f"{where} must be text, a Message or its dict, not {kind}{hint}", field=where
@@ -402,7 +403,7 @@ class Message(WireValue, InModels):
         id = check_text(content.pop("id", ""), f"{where}.id", empty=True)
         role = check_text(content.pop("role", None), f"{where}.role")
         parts = content.pop("parts", None)
-        if not parts and "content" in content:  # how other SDKs write a message
+        if not parts and "content" in content:  # other SDKs write a message so
             parts = [{"type": "text", "text": _text_of(content.pop("content"), where)}]
         if not isinstance(parts, list):
             raise ConfigurationError(
@@ -425,9 +426,9 @@ class Message(WireValue, InModels):
 
 
 def whole_message(message: Message, *, streaming: bool = False) -> Message:
-    """Return *message* with U+FFFD in place of each half of a surrogate pair, also in ids and metadata.
+    """Return *message* with each lone surrogate replaced by U+FFFD, also in ids and metadata.
 
-    While it is *streaming*, a text that is not complete keeps the half at its end.
+    With *streaming*, a text part that is not complete keeps a high surrogate at its end.
     """
     whole = without_halves(message)
     if not streaming or whole is message:
@@ -437,7 +438,7 @@ def whole_message(message: Message, *, streaming: bool = False) -> Message:
 
 
 def _with_last_half(part: MessagePart, whole: MessagePart) -> MessagePart:
-    """Return *whole* with the last character of *part*, of which it is made, if more text may follow."""
+    """Return *whole* with the last character of *part*, its original, if more text may follow."""
     name = "raw_input" if isinstance(part, ToolPart) else "text"
     text = getattr(part, name, None)
     if not isinstance(text, str) or not "\ud800" <= text[-1:] <= "\udbff":
@@ -461,16 +462,16 @@ def coerce_messages(content: object, make_id: Callable[[], str]) -> list[Message
     """Return *content* as messages, each with an id.
 
     Args:
-        content: Text, a :class:`Message`, a UIMessage as a dict, or a list of those.
+        content: A text, a :class:`Message`, a UIMessage as a dict, or a list of these.
         make_id: Makes an id for a message that has none.
 
     Raises:
-        ConfigurationError: There is no message, or one is wrong. The error names the field.
+        ConfigurationError: *content* is empty, or a message is invalid. The error names the field.
     """
+    if isinstance(content, str) and content:
+        return [Message.user(content, make_id())]
     if isinstance(content, Sequence) and not content:
         raise ConfigurationError("messages is empty; a question needs at least 1 character", field="messages")
-    if isinstance(content, str):
-        return [Message.user(content, make_id())]
     if isinstance(content, Message | Mapping):
         return [_with_id(_coerce(cast("object", content), "messages"), make_id)]
     if not isinstance(content, Sequence) or isinstance(content, bytes | bytearray):
@@ -493,7 +494,7 @@ def _with_id(message: Message, make_id: Callable[[], str]) -> Message:
 
 
 def _checked(message: Message, where: str) -> Message:
-    """Return *message* if its fields, which the caller may have set to anything, are valid."""
+    """Return *message* if its fields are valid. The caller may have set any value."""
     check_text(message.role, f"{where}.role")
     check_text(message.id, f"{where}.id", empty=True)
     for i, part in enumerate(cast("Sequence[object]", message.parts)):
@@ -512,7 +513,7 @@ def _checked(message: Message, where: str) -> Message:
 
 
 Question: TypeAlias = str | Message | Mapping[str, Any] | Sequence[str | Message | Mapping[str, Any]]
-"""A question: text, a message, a browser's UIMessage dict, or several of those."""
+"""A question: a text, a message, a browser's UIMessage dict, or several of these."""
 
 __all__ = ["MISSING", "Message", "MessagePart", "Part", "Question", "Role", "ToolApproval"]
 __all__ += [cls.__name__ for cls in get_args(MessagePart)]

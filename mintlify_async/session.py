@@ -1,4 +1,4 @@
-"""The client: ``MintlifySession`` has the options, the keys, the connections and the calls."""
+"""The client: ``MintlifySession`` has the options, the keys, the connections and the methods."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from attrs import evolve
 
 from .assistant.reply import Reply
 from .checks import ANONYMOUS, URLObject, check_function, check_type, check_wait
-from .habits import helpful
 from .http.attempts import quota_left, unblock
 from .http.session_core import Core, Lifetime, Shared
-from .http.transport import transport_settings
 from .jobs.handle import JobHandle, handle_for, wait_for_own
 from .jobs.requests import create, observed
 from .messages import Message, Question
@@ -26,14 +24,16 @@ from .model.secret import hidden
 from .model.thread import Thread
 from .model.wire_value import MISSING, Missing, load_converter
 from .protocol.calls import AskOptions, ask_call, create_job_call
+from .runtime.lasting_steps import Recordings
 from .runtime.logs import caller, log_fields
-from .runtime.recordings import Recordings
 from .settings.api_keys import KeySource
 from .settings.assumptions import Assumptions
 from .settings.environment import from_environment, session_keys
 from .settings.options import DEFAULT_RETRIEVAL_PAGE_SIZE, Observer, Options, Timeouts, check_ready
 from .settings.poll_policy import DEFAULT_TIMEOUT, PollPolicy
+from .settings.proxy_and_tls import transport_settings
 from .settings.retry_policy import RetryPolicy
+from .wrong_names import helpful
 
 if TYPE_CHECKING:
     import aiohttp
@@ -56,8 +56,8 @@ _SECRETS: Final = {"admin_key", "assistant_key", "proxy"}
 class MintlifySession:
     """A client of the Mintlify documentation service, for agent jobs and the streaming assistant.
 
-    Create one session for the program. Many tasks, event loops and threads may use it at the
-    same time. Each loop gets its own connections at its first call::
+    Create one session for the program. Many tasks, event loops and threads may use it at the same time. Each
+    loop opens its own connections at its first call::
 
         async with MintlifySession(project_id="p", domain="acme") as session:
             job = await session.run_job("Fix the typos in the quickstart", timeout=900)
@@ -67,26 +67,25 @@ class MintlifySession:
 
     Args:
         project_id: The project of agent jobs. Environment: ``MINTLIFY_PROJECT_ID``.
-        domain: The site that the assistant answers about. Environment: ``MINTLIFY_DOMAIN``.
-        site: The site URL, such as ``https://docs.acme.com``. With it, links to documentation pages in
-            answers are full URLs. Environment: ``MINTLIFY_SITE``. A URL object of pydantic, yarl or httpx
+        domain: The site whose assistant is asked. Environment: ``MINTLIFY_DOMAIN``.
+        site: The site URL, such as ``https://docs.acme.com``. With it, links to paths in answers, such as
+            ``/login``, are full URLs. Environment: ``MINTLIFY_SITE``. A URL object of pydantic, yarl or httpx
             is accepted, here and as *base_url*.
         admin_key: The key for agent jobs. It is a string, or a plain or async function that is
             called for each request. Environment: ``MINTLIFY_ADMIN_API_KEY``.
-        assistant_key: The key for the assistant, as above. Environment: ``MINTLIFY_ASSISTANT_API_KEY``.
-            Where a key is unset, ``MINTLIFY_API_KEY`` is used if it has the prefix of that key.
-        base_url: The service's URL. Environment: ``MINTLIFY_BASE_URL``. Without *allow_insecure_http*,
-            plain http is refused except to this machine.
-        retrieval_page_size: The number of search results for an answer (default: 5). None leaves the field
-            out.
+        assistant_key: The key for the assistant. Environment: ``MINTLIFY_ASSISTANT_API_KEY``. If a key is
+            unset, ``MINTLIFY_API_KEY`` is used if it has the prefix of that key.
+        base_url: The service's URL. Environment: ``MINTLIFY_BASE_URL``. Without *allow_insecure_http*, plain
+            http is allowed only to this machine.
+        retrieval_page_size: Number of search results for an answer (default: 5). None leaves the field out.
         headers: Additional headers for every request.
         extra_body: Additional fields for the body of every request. They replace fields of the same name.
-        retry: When a request is sent again; see :class:`RetryPolicy`.
+        retry: When a failed request is sent again; see :class:`RetryPolicy`.
         poll: How often jobs are polled; see :class:`PollPolicy`.
-        timeouts: See :class:`Timeouts`.
+        timeouts: The time limits of calls; see :class:`Timeouts`.
         quota: Counts calls against the service's limits before they are sent. Off by default.
-        ledger: Records each ``dedupe_key``, so that its job is created once.
-        client_session: Your own ``aiohttp.ClientSession``. It is never closed here.
+        ledger: Records each ``dedupe_key``, so that only one job is created for it.
+        client_session: Your own ``aiohttp.ClientSession``. This session never closes it.
         proxy: The URL of a proxy. ``"environment"`` takes it from HTTPS_PROXY, ALL_PROXY and NO_PROXY when
             the session is made (HTTP_PROXY for a *base_url* with plain http). Environment:
             ``MINTLIFY_PROXY``, except with *client_session*, or with a *base_url* of this machine.
@@ -96,7 +95,7 @@ class MintlifySession:
         observer: Follows each operation from start to end, for tracing; see :class:`Observer`.
 
     Raises:
-        ConfigurationError: An argument is invalid. ``.field`` names it. A missing key is reported by calls.
+        ConfigurationError: An argument is invalid. ``.field`` names it. Only calls report a missing key.
     """
 
     def __init__(
@@ -123,7 +122,7 @@ class MintlifySession:
         assumptions: Assumptions | None = None,
         observer: Observer | None = None,
     ) -> None:
-        # Frames show their locals, and the URL of a proxy may contain a password.
+        # A traceback can show the locals of a frame, and the URL of a proxy may contain a password.
         admin_key, assistant_key, proxy = hidden(admin_key), hidden(assistant_key), hidden(proxy)
         self._has_parent = False
         check_type(assumptions, "assumptions", Assumptions)
@@ -148,7 +147,7 @@ class MintlifySession:
             observer=observer,
         )
         self._core = Core(options, Shared(options, transport, caller()))
-        load_converter()  # now, because it takes about 15 ms: the first event of an answer would wait for it
+        load_converter()  # takes about 15 ms, which would delay the first event of an answer
 
     # The verbs ----------------------------------------------------------------------------------
 
@@ -170,19 +169,19 @@ class MintlifySession:
             dedupe_key: A name for this job in the session's ledger. No process that shares the
                 ledger creates a second job with this name. If another call is creating the job, this call
                 waits for its result.
-            timeout: Limits the complete call, in seconds, also its waits for another call, for the ledger and
-                for a slot of a quota. By default, ``timeouts.request`` (60) limits the request alone.
+            timeout: Limits the complete call, in seconds, with its waits for another call, for the ledger and
+                for a quota. By default, ``timeouts.request`` (60) limits only the request.
             headers: Additional headers.
             extra_body: Additional fields of the body. They replace fields of the same name.
 
         Raises:
             ConfigurationError: An argument, the key or the project is missing or invalid. Nothing was sent.
             OutcomeUnknownError: The request was sent and the job may exist. The request is never sent again.
-            APIStatusError: The service refused. A RateLimitError comes after the allowed retries.
+            APIStatusError: The service refused. After the allowed retries of a 429, this is a RateLimitError.
             APIConnectionError: The request could not be sent. No job exists.
             QuotaExceededError: The session's quota is used up. Nothing was sent.
-            StateError: The session is closed, or the ledger cannot be used, or another call was still
-                creating the job when *timeout* had passed. This call has sent nothing.
+            StateError: The session is closed, the ledger cannot be used, or *timeout* passed while another
+                call was creating the job. This call has sent nothing.
 
         Example::
 
@@ -200,11 +199,11 @@ class MintlifySession:
         return JobHandle(core, await create(core, call, dedupe_key))
 
     def job(self, ref: JobRef | JobHandle | Job | str, *, project_id: str | None = None) -> JobHandle:
-        """Return a handle for an existing job. Nothing is sent.
+        """Return a handle for an existing job, without I/O.
 
         Args:
             ref: A :class:`JobRef` or its string, a :class:`JobHandle`, a :class:`Job`, or a job's id.
-            project_id: The project of a ``Job`` or an id; the session's by default.
+            project_id: The project of a ``Job`` or an id. The default is the session's project.
 
         Raises:
             ConfigurationError: *ref* names no job, or it is an id without a project.
@@ -230,7 +229,7 @@ class MintlifySession:
         Args:
             prompt: The instruction.
             timeout: Limits the wait, in seconds; 30 minutes by default, None for no limit.
-            check: Raise JobFailedError when the job fails.
+            check: Raise JobFailedError if the job fails.
             on_created: A plain function, called with the handle before the wait, so that no paid job is lost.
             project_id: A project other than the session's.
             dedupe_key: A name for this job in the session's ledger, as in :meth:`create_job`.
@@ -249,7 +248,7 @@ class MintlifySession:
             core.options, prompt, project_id=project_id, headers=headers, extra_body=extra_body
         )
         with observed(core, "run_job", call.project_id or "", None, active=False) as observation:
-            whole = evolve(core, observation=observation)  # its requests are parts of one operation
+            whole = evolve(core, observation=observation)  # the requests belong to the operation run_job
             state = await create(whole, call, dedupe_key)
             if on_created is not None:
                 handle = JobHandle(core, state)
@@ -281,8 +280,8 @@ class MintlifySession:
     ) -> Reply:
         """Ask the assistant.
 
-        The question is sent when the reply is first entered, iterated or awaited. Awaiting the reply returns
-        the complete :class:`~mintlify_async.assistant.answer.Answer`.
+        The question is sent when you first enter, iterate or await the reply. Awaiting the reply returns the
+        complete :class:`~mintlify_async.assistant.answer.Answer`.
 
         Args:
             question: The text of one user message, or all messages of the conversation as strings,
@@ -292,16 +291,16 @@ class MintlifySession:
             fp: Identifies the user (default: ``"anonymous"``).
             retrieval_page_size: The number of search results for the answer. The default is the session's.
                 None leaves the field out.
-            filter: Limits the search.
+            filter: Limits the search to some documentation pages.
             context: Code or selected text that the assistant should consider.
-            current_path: The page that the user is reading, at most 200 characters.
+            current_path: The documentation page that the user is reading, at most 200 characters.
             domain: A site other than the session's.
             timeout: Limits the complete answer, in seconds; ``timeouts.total`` (no limit) by default.
             headers: Additional headers.
             extra_body: Additional fields of the body. They replace fields of the same name.
 
         Raises:
-            ConfigurationError: An argument is invalid. A missing key is reported at sending.
+            ConfigurationError: An argument is invalid. A missing key is an error when the question is sent.
 
         Example::
 
@@ -334,10 +333,10 @@ class MintlifySession:
         busy: Literal["raise", "queue"] = "raise",
         max_messages: int | None = None,
     ) -> Conversation:
-        """Return a conversation with the assistant, which keeps its history and thread. No I/O.
+        """Return a conversation with the assistant, which keeps its history and thread. There is no I/O.
 
-        The same *store*, *id* and *owner* continue a stored one. It is read when its first reply is
-        entered, or by ``await chat.load()``. ``chat.begin_with(messages)`` starts with a history, and
+        The same *store*, *id* and *owner* continue a stored conversation. It is read when its first reply is
+        entered, or by ``await chat.load()``. ``chat.begin_with(messages)`` starts with a history.
         ``session.with_options(domain="…").conversation(…)`` asks about another site.
 
         Args:
@@ -346,8 +345,8 @@ class MintlifySession:
             id: The conversation's id in the store. By default, it is new.
             owner: The owner of the conversation in the store; *fp* by default. Another owner cannot load it.
                 With *store* and *id*, *owner* or *fp* is required.
-            system: Text, or a message, that goes before every question.
-            commit: When a turn is saved. ``"finish"``: if its answer is complete. ``"partial"``: also if its
+            system: A text, or a message, that is sent before every question.
+            commit: When a turn is saved. ``"finish"``: if its answer is complete. ``"partial"``: also if the
                 answer was interrupted after some text.
             busy: What happens if a turn is already running. ``"raise"``: a StateError. ``"queue"``: the call
                 waits, and then reads the store again. The same applies to ``undo``, ``save``, ``delete``.
@@ -362,7 +361,7 @@ class MintlifySession:
             chat = session.conversation(fp="user-42", store=SQLiteStore("chats.db"), id="help")
             answer = await chat.ask("How do I log in?")
         """
-        # Loaded when it is used: a plain question does not need it.
+        # Imported here, because a plain question does not need these modules.
         from .conversation.conversation import Conversation
         from .conversation.transcript import ConversationSettings
 
@@ -382,13 +381,13 @@ class MintlifySession:
     async def quota_left(
         self, operation: Literal["create_job", "send_message", "ask"], *, fp: str | None = None
     ) -> tuple[QuotaRemaining, ...]:
-        """Return what is left of each limit of the session's quota that counts *operation*.
+        """Return the remaining calls of each limit of the session's quota that counts *operation*.
 
-        Nothing is sent and nothing is used up. Without a quota the tuple is empty.
+        The method sends nothing and uses up nothing. Without a quota, the tuple is empty.
 
         Args:
-            operation: The operation.
-            fp: A user, whose rest of ``ask_per_user`` is included. By default, that limit is left out,
+            operation: The name of the call.
+            fp: A user, to include the user's ``ask_per_user`` limit. By default, that limit is left out,
                 unless the session has an ``fp``.
 
         Raises:
@@ -406,8 +405,8 @@ class MintlifySession:
     async def unblock(self, operation: Literal["create_job", "send_message", "ask"]) -> None:
         """End the pause that a 429 of the service started for *operation*.
 
-        Waiting calls of this process ask again immediately. Those of other processes with the same store
-        ask within 30 s. Without a quota, nothing happens.
+        Waiting calls of this process ask again immediately. Waiting calls of other processes with the same
+        store ask within 30 s. Without a quota, nothing happens.
 
         Raises:
             ConfigurationError: *operation* is not one of the three, or its project, domain or key is missing.
@@ -416,7 +415,7 @@ class MintlifySession:
         await unblock(self._core.check_open(), operation)
 
     def check(self, *uses: Literal["agent", "assistant"]) -> None:
-        """Raise an error that lists every setting that is missing for *uses*. Nothing is sent.
+        """Raise an error that lists every missing setting for *uses*. Nothing is sent.
 
         Call it when your program starts. A key that comes from a function counts as set.
 
@@ -424,8 +423,8 @@ class MintlifySession:
             uses: ``"agent"`` for jobs, ``"assistant"`` for questions. Both by default.
 
         Raises:
-            ConfigurationError: A key, the project or the domain is missing, or a key is of the wrong
-                kind. ``.field`` names the argument if it is only one.
+            ConfigurationError: A key, the project or the domain is missing, or a key is of the wrong kind. If
+                only one argument is at fault, ``.field`` names it.
             StateError: The session is closed.
         """
         check_ready(self._core.check_open().options, uses)
@@ -440,22 +439,23 @@ class MintlifySession:
         poll: PollPolicy | None = None,
         **changes: Any,
     ) -> MintlifySession:
-        """Return a session with other options that shares this one's connections and retry budget.
+        """Return a session with other options. It shares this session's connections and retry budget.
 
         For several customers, make one session, and call this once per customer::
 
             customer = session.with_options(assistant_key=key, domain="acme", admin_key=None)
 
-        Closing the new session leaves the connections open; closing this one closes them for both.
+        Closing the new session leaves the connections open. Closing this session closes the connections of
+        both.
 
         Args:
             timeouts: Other timeouts.
             retry: Another retry policy.
             poll: Another poll policy for the waits of the new session's handles. These waits ignore its
-                ``per_second`` and ``timeout``: all polls on a loop have those of this session.
+                ``per_second`` and ``timeout``, because all polls on a loop have the values of this session.
             changes: ``admin_key``, ``assistant_key``, ``project_id``, ``domain``, ``site``, ``fp``,
                 ``retrieval_page_size``, ``headers``, ``extra_body``, ``quota``, ``ledger``, ``observer``.
-                If a key is None, there is no key. The environment is not read again.
+                For a key, None means no key. The environment is not read again.
 
         Raises:
             ConfigurationError: An option does not exist, or its value is invalid.
@@ -473,13 +473,14 @@ class MintlifySession:
     async def close(self) -> None:
         """Close all open replies and connections, and end all waits with StateError.
 
-        It waits for a conversation's save that is under way, at most 5 s.
+        The method waits for running saves of conversations and records of jobs, at most 5 s. Then it gives
+        them up, and the log has an error.
 
-        Other event loops close their own connections. This waits for them, at most 5 s in all. A loop that
-        is busy for longer, or does not run, closes its connections when it runs next.
+        Other event loops close their own connections. The method waits for them, at most 5 s in all. A busy
+        or stopped loop closes its connections when it runs next.
 
-        Closing twice is harmless. A borrowed aiohttp session stays open, and so do the
-        connections when this session is from :meth:`with_options`.
+        Closing twice is harmless. Your own ``aiohttp.ClientSession`` stays open. If this session is from
+        :meth:`with_options`, the connections also stay open.
         """
         self._core.lifetime.closed = True
         if not self._has_parent:
@@ -494,7 +495,7 @@ class MintlifySession:
 
     @property
     def options(self) -> Options:
-        """The options that :meth:`with_options` changes, to be read."""
+        """The options that :meth:`with_options` changes, for reading."""
         return self._core.options
 
     @property
@@ -506,7 +507,7 @@ class MintlifySession:
         self._core.check_open()
         return self
 
-    if not TYPE_CHECKING:  # a type checker finds the mistake by itself
+    if not TYPE_CHECKING:  # a type checker reports the mistake without it
 
         def __enter__(self) -> NoReturn:
             raise TypeError("a MintlifySession is opened with `async with`, in an async function")
@@ -517,20 +518,20 @@ class MintlifySession:
         await self.close()
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_core"):  # a traceback shows a session whose arguments were refused
+        if not hasattr(self, "_core"):  # a traceback shows the repr of a session whose arguments were refused
             return "<MintlifySession without options>"
         options, prefix = self.options, "closed " if self.closed else ""
         text = f"{self.base_url} project_id={options.project_id!r} domain={options.domain!r}"
         return f"<MintlifySession {prefix}{text}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a MintlifySession holds keys and cannot be pickled; create one in the other process")
+        raise TypeError("a MintlifySession has keys and cannot be pickled; create one in the other process")
 
     # Inside -------------------------------------------------------------------------------------
 
 
 def record_requests(session: MintlifySession, recorder: RequestRecorder | None) -> None:
-    """Let *recorder* take every request of the sessions that share *session*'s connections. None ends it.
+    """Pass every request of the sessions that share *session*'s connections to *recorder*. None ends this.
 
     For the testing kit.
     """
@@ -538,7 +539,7 @@ def record_requests(session: MintlifySession, recorder: RequestRecorder | None) 
 
 
 def steps_of(session: MintlifySession) -> Callable[[], Recordings]:
-    """Return what gives the steps on the running loop that the end of *session* waits for.
+    """Return a function that returns the running loop's steps for which the end of *session* waits.
 
     For the testing kit. It does not keep the session alive.
     """

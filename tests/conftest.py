@@ -14,7 +14,7 @@ from aioresponses import aioresponses
 from hypothesis import HealthCheck, settings
 
 from mintlify_async.testing import LocalService, docs_index
-from mintlify_async.testing.loop_time import virtual_time
+from mintlify_async.testing.virtual_clock import virtual_time
 from tests.support import (
     aioresponses_bridge,
     event_loops,

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from mintlify_async import events
 from mintlify_async.assistant.decode import parse_event
 from mintlify_async.errors import StreamDecodeError
-from mintlify_async.events import EVENT_TYPES, Data, StreamEvent, UnknownEvent
+from mintlify_async.events import EVENT_TYPES, Data, StreamEvent, TextDelta, UnknownEvent
 from mintlify_async.model.wire_value import MISSING
 from tests.support.json_values import JSON
 from tests.support.oracle_data import BIG_INTEGERS, joined, scenarios
@@ -229,3 +229,11 @@ def test_a_thread_key_in_provider_metadata_is_masked_and_data_stays() -> None:
         "a": {"n": 1}
     }
     assert parse_event(json.dumps({"type": "data-x", "data": metadata})).data == metadata
+
+
+def test_a_repr_shows_the_fields_that_are_set():
+    """Nobody reads an event through ten fields that are None."""
+    assert repr(TextDelta(id="0", delta="Hi")) == "TextDelta(id='0', delta='Hi')"
+    wire = {"type": "tool-input-available", "toolCallId": "c", "toolName": "search", "input": None}
+    assert repr(parse_event(json.dumps(wire))) == "ToolInputAvailable(tool_call_id='c', tool_name='search')"
+    assert repr(parse_event(json.dumps({"type": "finish", "later": 1}))) == "Finish(extra={'later': 1})"

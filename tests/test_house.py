@@ -22,7 +22,7 @@ PACKAGE = Path(mintlify_async.__file__).parent
 
 FLOORS = [
     {"errors", "version"},
-    {"checks", "habits"},
+    {"checks", "wrong_names"},
     {"runtime", "model"},
     {"events", "messages", "storage"},
     {"quota", "rendering"},
@@ -62,7 +62,7 @@ IO_MODULES = {"aiohttp", "anyio", "asyncio", "time", "random"}
 MAY_IMPORT_AIOHTTP = {"http", "testing", "contrib"}
 
 # The thread of a SQLite file has no loop, and virtual time waits for the kernel.
-MAY_READ_TIME = {"runtime/dates.py", "storage/sqlite_file.py", "testing/loop_time.py"}
+MAY_READ_TIME = {"runtime/dates.py", "storage/sqlite_file.py", "testing/virtual_clock.py"}
 TIME_FUNCTIONS = {"time", "monotonic", "perf_counter", "now", "utcnow", "today", "sleep"}
 
 FOREIGN_PRIVATE = {
@@ -86,8 +86,8 @@ FRIENDS = {
     ("contrib", "errors"),
     ("contrib", "checks"),
     ("contrib", "settings"),  # the protocol of an observer
-    ("contrib", "habits"),  # one table for the old names of all wings
-    ("testing", "habits"),
+    ("contrib", "wrong_names"),  # one table for the old names of all wings
+    ("testing", "wrong_names"),
 }
 """Outer wings that may import what another wing does not offer to users."""
 

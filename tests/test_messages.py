@@ -139,6 +139,10 @@ def test_messages_from_anything() -> None:
 @pytest.mark.parametrize(
     ("given_messages", "field"),
     [
+        (5, "messages"),
+        (None, "messages"),
+        (b"a", "messages"),
+        ({"a"}, "messages"),
         (["a", ""], "messages[1]"),
         (["a", 5], "messages[1]"),
         ([user(role="")], "messages[0].role"),

@@ -1,10 +1,9 @@
-"""A finished answer of the assistant as a value, and the views of one that arrives."""
+"""A complete answer of the assistant as a value, and the views of an answer that arrives."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
@@ -12,19 +11,18 @@ from attrs import frozen
 
 from ..checks import check_bool, check_number, check_optional_text, check_site, check_text
 from ..errors import ConfigurationError, StateError
-from ..events import StreamEvent
-from ..habits import AsyncOnly, helpful
 from ..messages import Message
-from ..model.in_models import InModels, object_schema, or_null, schema_of
+from ..model.pydantic_fields import InModels, object_schema, or_null, schema_of
 from ..model.response_info import ResponseInfo
 from ..model.strict_json import as_object
 from ..model.thread import Thread
 from ..model.wire_value import without_halves
 from ..rendering.answer_as_markdown import HasAnswer, answer_markdown
-from ..rendering.finding_sources import AnswerSource, Suggestion, sources_of
-from ..rendering.readable_text import suggestions_of, text_after
-from ..runtime.logs import Place
-from .message_builder import GrowingText
+from ..rendering.finding_sources import AnswerSource, sources_of
+from ..rendering.readable_text import text_after
+from ..rendering.suggestions import Suggestion, suggestions_of
+from ..runtime.logs import Place, line_of
+from ..wrong_names import helpful
 from .stream_state import MessageStream
 
 HOW_TO_READ: Final = (
@@ -34,7 +32,7 @@ HOW_TO_READ: Final = (
 
 
 class _Known(HasAnswer, Protocol):
-    """What :class:`Extras` reads."""
+    """The attributes that :class:`Extras` reads."""
 
     @property
     def thread(self) -> Thread | None: ...
@@ -44,18 +42,18 @@ class _Known(HasAnswer, Protocol):
 
 
 class Extras:
-    """The additional content of an answer and of a reply, next to the text."""
+    """The content of an answer or a reply in addition to its text."""
 
     __slots__ = ()
 
     @property
     def sources(self: HasAnswer) -> list[AnswerSource]:
-        """The pages that the answer is based on, in order, each once, with its sections under it."""
+        """The pages that the answer is based on, in order and each once, with the page's sections."""
         return sources_of(message, site=self.site) if (message := self.message) is not None else []
 
     @property
     def suggestions(self: HasAnswer) -> list[Suggestion]:
-        """The pages that the answer suggests to read next, each once."""
+        """The pages that the answer suggests to read next. Each page appears once."""
         return suggestions_of(message, site=self.site) if (message := self.message) is not None else []
 
     @property
@@ -66,7 +64,7 @@ class Extras:
 
     @property
     def request_id(self: _Known) -> str | None:
-        """The request id, or None. Give it when you report a problem."""
+        """The request id, or None. Include it when you report a problem."""
         response = self.response
         return response.request_id if response is not None else None
 
@@ -74,25 +72,25 @@ class Extras:
 @helpful
 @frozen(kw_only=True, repr=False)
 class Answer(Extras, InModels):
-    """A complete answer. Awaiting a :class:`~mintlify_async.assistant.reply.Reply` returns it.
+    """A complete answer. ``await`` of a :class:`~mintlify_async.assistant.reply.Reply` returns it.
 
     It can be a field of a pydantic model and the result of a FastAPI handler. A notebook shows it as
-    Markdown. It can be pickled, compared and used as a key of a dict. Like every pickle of a thread, a
-    pickled answer has no ``thread.key``.
+    Markdown. It can be pickled, compared and used as a key of a dict. A pickled answer has no ``thread.key``,
+    because no pickle of a thread contains the key.
 
     Attributes:
-        message: The answer as a message with typed parts, as it was sent; only half of a surrogate pair is
-            U+FFFD, so that everything can be encoded.
+        message: The answer as a message with typed parts, as the service sent it. Only lone surrogates are
+            replaced by U+FFFD, so that everything can be encoded.
         thread: The conversation's thread, or None. Pass it to the next ``ask``.
-        finish_reason: The service's reason for the end: ``stop``, ``length``, …, or None when it gave none.
+        finish_reason: The service's reason for the end: ``stop``, ``length``, …, or None if there is none.
         aborted: Whether the service ended the answer with an ``abort`` event.
         abort_reason: The service's reason for an abort, or None.
         response: Status, headers and request id of the response, or None.
-        events_seen: How many events the answer had.
-        site: The site URL, or None: with it, the paths in sources, suggestions and links of the text become
-            full URLs.
-        earlier_text: The text of messages that a second ``start`` with another id replaced. It was shown
-            before, so ``text`` starts with it.
+        events_seen: The number of events of the answer.
+        site: The site URL, or None. With it, paths in sources, suggestions and links of the text are full
+            URLs.
+        earlier_text: The text of messages that were replaced, because a second ``start`` had another id. This
+            text was shown before, so ``text`` starts with it.
     """
 
     message: Message
@@ -107,7 +105,7 @@ class Answer(Extras, InModels):
 
     @classmethod
     def of(cls, stream: MessageStream, response: ResponseInfo | None, site: str | None) -> Self:
-        """Return the answer that *stream* has read."""
+        """Return the complete answer of *stream*."""
         return cls(
             message=stream.message,
             thread=stream.thread,
@@ -122,10 +120,10 @@ class Answer(Extras, InModels):
 
     @property
     def text(self) -> str:
-        """The answer's text as people read it, in Markdown.
+        """The answer's text for display, in Markdown.
 
-        Text parts stand apart by a blank line, and the ``suggestions`` block is left out. With the session's
-        ``site``, links to paths are full URLs. ``message`` has all of it as it was sent.
+        A blank line separates text parts, and the ``suggestions`` block is left out. With the session's
+        ``site``, links to paths are full URLs. ``message`` has the complete text as the service sent it.
         """
         return text_after(self.earlier_text, self.message, self.site)
 
@@ -133,11 +131,11 @@ class Answer(Extras, InModels):
         """Return the answer as a JSON object, without the thread's key and the response's headers.
 
         It has ``text``, ``sources``, ``suggestions``, ``thread_id`` and ``message``, and the other attributes
-        but ``response``. To continue the thread later, store ``thread.to_json()``, too.
+        except ``response``. To continue the thread later, also store ``thread.to_json()``.
         """
         return {name: read(self) for name, read in _FIELDS.items()}
 
-    if not TYPE_CHECKING:  # as in InModels, but without the text of the whole answer for each field
+    if not TYPE_CHECKING:  # as in InModels, but without making the text again for each field
 
         def keys(self):
             """Return the names of the fields of the JSON object, for ``dict(value)``."""
@@ -149,10 +147,10 @@ class Answer(Extras, InModels):
 
     @classmethod
     def from_dict(cls, stored: object) -> Self:
-        """Read what :meth:`to_dict` returned. The thread has no key, and there is no response.
+        """Read the result of :meth:`to_dict`. The thread has no key, and there is no response.
 
         Raises:
-            ConfigurationError: *stored* is not such an object. The error names the field.
+            ConfigurationError: *stored* is not the JSON of an answer. The error names the field.
         """
         fields = as_object(stored)
         if fields is None:
@@ -198,17 +196,17 @@ class Answer(Extras, InModels):
         return answer_markdown(self)
 
     def __hash__(self) -> int:
-        """Hash the hashable fields that every answer has. The parts of a message may contain dicts."""
+        """Hash the hashable fields. The parts of a message may contain dicts, which are not hashable."""
         return hash((self.message.id, self.thread, self.finish_reason, self.events_seen, self.text))
 
     def __repr__(self) -> str:
-        """Show the number of events and the reason for the end, because answers do not belong in logs."""
+        """Show the number of events and the finish reason. The text is left out, because logs show reprs."""
         return f"<Answer {self.events_seen} events, finish_reason={self.finish_reason!r}>"
 
-    if not TYPE_CHECKING:  # type checkers see no __aiter__, and so reject the loop
+    if not TYPE_CHECKING:  # so type checkers report the loop
 
         def __aiter__(self):
-            """Say how to stream."""
+            """Raise an error that says how to stream."""
             raise TypeError(
                 "an Answer is complete and cannot be iterated over; to stream, leave out the await: "
                 "`async for event in session.ask(…)`"
@@ -224,7 +222,7 @@ _STORED: Final[Mapping[str, Any]] = {
     "site": None,
     "earlier_text": "",
 }
-"""The attributes that the JSON of an answer may lack, with their defaults."""
+"""The attributes that the JSON of an answer may omit, with their defaults."""
 
 _FIELDS: Final[Mapping[str, Callable[[Answer], Any]]] = {
     "text": attrgetter("text"),
@@ -233,86 +231,23 @@ _FIELDS: Final[Mapping[str, Callable[[Answer], Any]]] = {
     **{name: attrgetter(name) for name in _STORED},
     "message": lambda answer: answer.message.to_wire(),
 }
-"""How each field of the JSON of an answer is made."""
-
-
-class ClosableEvents(Protocol):
-    """A reply, for the views that read it."""
-
-    def __aiter__(self) -> AsyncIterator[StreamEvent]: ...
-
-    def __anext__(self) -> Awaitable[StreamEvent]: ...
-
-    async def aclose(self) -> None:
-        """Stop reading and free the connection."""
-        ...
-
-
-class TextStream(AsyncOnly):
-    """The text of a reply, piece by piece, as people read it. Together the pieces are ``answer.text``.
-
-    A line that may open a ``suggestions`` block is held back until that is known, half a surrogate pair
-    until its other half arrives, and a text that begins before the one before it has ended until then.
-    Everything received is handed out before the reply's error is raised. Delivered text cannot be
-    taken back. If a second ``start`` with another id replaces the message, the new text follows after a blank
-    line, also in ``answer.text``. If a ``reset-step`` makes text void, ``answer.text`` has only its
-    replacement.
-    """
-
-    def __init__(self, reply: ClosableEvents, growing_text: Callable[[], GrowingText]) -> None:
-        """Read from *reply*; *growing_text* returns its text, or raises StateError before it was started."""
-        self._reply = reply
-        self._growing_text = growing_text
-        self._text: GrowingText | None = None
-        self._error: Exception | None = None  # raised in the next step: it came with a last piece
-
-    def __aiter__(self) -> Self:
-        """Return itself. It raises StateError when the reply has ended."""
-        aiter(self._reply)
-        return self
-
-    async def aclose(self) -> None:
-        """Close the reply, for ``contextlib.aclosing``."""
-        await self._reply.aclose()
-
-    async def __anext__(self) -> str:
-        """Return the next piece of text, never empty. It raises the errors of the reply."""
-        if self._error is not None:
-            raise self._error
-        while True:
-            if self._text is None:
-                with suppress(StateError):  # not started: no text to follow yet, and its first event has none
-                    self._text = self._growing_text()
-            try:
-                event = await anext(self._reply)
-            except StateError:
-                raise  # another task is reading
-            except Exception as error:
-                rest = self._text.close() if self._text is not None else ""
-                if not rest:
-                    raise
-                self._error = error
-                return rest
-            text = self._text.after(event) if self._text is not None else ""
-            if text:
-                return text
-            del event  # or this frame would keep it in memory while it waits for the next
+"""By field of an answer's JSON: the function that makes the value."""
 
 
 def warn_unread(state: str, made_at: Place) -> None:
     """Warn about a reply that was not read, with the line that made it."""
-    warnings.warn_explicit(f"a reply was {state}; {HOW_TO_READ}", ResourceWarning, *made_at)
+    warnings.warn_explicit(f"a reply was {state}; {HOW_TO_READ}", ResourceWarning, *line_of(made_at))
 
 
 def already_read() -> StateError:
-    """Return the error for a second task that reads a reply."""
+    """Return the error for a second task that reads the same reply."""
     return StateError(
         "this reply is already being read by another task; read it in one task, or call ask() again"
     )
 
 
 def ended(answer: Answer | None) -> StateError:
-    """Return the error for reading a reply that has ended; *answer* is its whole answer, if it has one."""
+    """Return the error for reading an ended reply. *answer* is its complete answer, or None."""
     if answer is None:
         return StateError(
             "this reply has ended without a complete answer: it failed, or was closed early; ask again"

@@ -1,8 +1,8 @@
 """Builds a message from the events of a stream, as the AI SDK 7 does.
 
-The parts of the message are frozen, and each event replaces the part that it changes. Only the pieces of
-a text, or of a tool's input, that is still open are collected next to it and joined when the part is
-looked at, so that the cost is linear. A message that was handed out never changes afterwards.
+The parts of the message are frozen, and each event replaces the part that it changes. Only the pieces of an
+open text, or of an open tool input, are collected separately. They are joined when the part is read, so the
+cost is linear. A message that was returned never changes afterwards.
 
 >>> from mintlify_async.events import TextDelta, TextStart
 >>> builder = MessageBuilder()
@@ -41,7 +41,7 @@ _ONE_PART_EVENTS: Final[Mapping[type[object], Callable[..., msg.MessagePart]]] =
     ev.Custom: msg.CustomPart,
     ev.SteeringMessage: msg.SteeringMessagePart,
 }
-"""The events that are a part each, and the class of that part."""
+"""The events that become one part each, and the class of that part."""
 
 _CLEARED: Final = {
     "input": MISSING,
@@ -51,12 +51,12 @@ _CLEARED: Final = {
     "preliminary": None,
     "input_encoding": None,
 }
-"""The fields of a tool's part that each new state clears, unless it sets them."""
+"""By state of a tool's part: the fields that a change to this state clears, unless the event sets them."""
 
 
 @define(eq=False, repr=False)
 class _OpenText:
-    """A text or reasoning part that deltas still extend.
+    """A text or reasoning part that is still open, because deltas may extend it.
 
     Attributes:
         at: Index of the part.
@@ -72,9 +72,9 @@ class _OpenInput:
     """The input of a tool call while it streams.
 
     Attributes:
-        start: What began it, with the facts of the call.
-        dynamic: Whether the call's part is a dynamic one.
-        pieces: The text of the input.
+        start: The event that started the input, with the fields of the call.
+        dynamic: Whether the part of the call is a DynamicToolPart.
+        pieces: The pieces of the input's text.
         at: Index of the part that shows the input. None before the first delta.
     """
 
@@ -95,24 +95,25 @@ class MessageBuilder:
         message: The assistant's message that the stream continues, or None for a new one.
 
     Attributes:
-        finish_reason: Why the answer ended, or None.
+        finish_reason: The reason for the end of the answer, or None.
         parts: The parts, in order. Open parts may lack their last pieces.
-        has_halves: Whether a text may have half of a surrogate pair. It stays in the text, because the other
-            half may follow.
+        has_halves: Whether a text may contain a lone surrogate. It stays in the text, because the other half
+            of the pair may follow.
         open_texts: The open text parts by id, in the order of the message.
     """
 
     def __init__(self, message: msg.Message | None = None) -> None:
-        base = message or _EMPTY
-        self._base = base
-        self._id = base.id
+        self._base = message or _EMPTY
+        self._id = self._base.id
         self.has_halves = message is not None
-        self.open_texts: dict[str, _OpenText] = {}
-        self._open_reasoning: dict[str, _OpenText] = {}
-        self._inputs: dict[str, _OpenInput] = {}
         self._clear()
-        self._merge(base.metadata)
-        for part in base.parts:
+        if message is not None:
+            self._continue(message)
+
+    def _continue(self, message: msg.Message) -> None:
+        """Start with the content of *message*."""
+        self._merge(message.metadata)
+        for part in message.parts:
             self._add(part)
             if isinstance(part, msg.StepStartPart):
                 self._step_start = len(self.parts)
@@ -123,20 +124,20 @@ class MessageBuilder:
                 self._inputs[part.tool_call_id] = _OpenInput(part, dynamic, [text])
 
     def _clear(self) -> None:
-        """Start again: no parts, no metadata."""
+        """Start again without parts and metadata."""
         self._close_parts()
         self.parts: list[msg.MessagePart] = []
         self._step_start = 0  # index of the first part of the current step
-        self._calls: dict[str, list[int]] = {}  # the parts of each call, in order
-        self._approvals: dict[str, list[int]] = {}  # heaps of the parts that had each request
+        self._calls: dict[str, list[int]] = {}  # by call: the indexes of its parts, in order
+        self._approvals: dict[str, list[int]] = {}  # by request: a heap of the indexes of its parts
         self._data: dict[tuple[str, str], int] = {}
         self._metadata: Any = None
         self.finish_reason: str | None = None
 
     def _close_parts(self) -> None:
-        self.open_texts.clear()
-        self._open_reasoning.clear()
-        self._inputs.clear()
+        self.open_texts: dict[str, _OpenText] = {}
+        self._open_reasoning: dict[str, _OpenText] = {}
+        self._inputs: dict[str, _OpenInput] = {}
 
     def _add(self, part: msg.MessagePart) -> int:
         """Append *part* and return its index."""
@@ -152,7 +153,7 @@ class MessageBuilder:
 
     @property
     def message(self) -> msg.Message:
-        """The message as it is now. Later events do not change the returned object."""
+        """The message in its current state. Later events do not change the returned object."""
         self.settle()
         for call_id in self._inputs:
             self._settle_input(call_id)
@@ -160,14 +161,14 @@ class MessageBuilder:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing yet: no id, no part, no metadata."""
+        """Whether the message has no id, no part and no metadata yet."""
         return not self._id and not self.parts and self._metadata is None
 
     def apply(self, event: ev.StreamEvent) -> None:
         """Add *event* to the message.
 
         Raises:
-            StreamStateError: It names a part or a tool call that does not exist. The message is unchanged.
+            StreamStateError: *event* names a missing part or tool call. The message is unchanged.
         """
         fold = self._folds.get(event.__class__)
         if fold is not None:
@@ -176,14 +177,14 @@ class MessageBuilder:
     # Start, metadata, end, steps --------------------------------------------------------------
 
     def is_replaced_by(self, event: ev.Start) -> bool:
-        """Return whether *event* starts another message in place of this one."""
+        """Return whether *event* starts another message that replaces this message."""
         is_other = event.message_id is not None and event.message_id != self._id
         return is_other and (not self.empty or self.finish_reason is not None)
 
     def _start(self, event: ev.Start) -> None:
-        if self.is_replaced_by(event):
-            self._clear()
         if event.message_id is not None:
+            if self.is_replaced_by(event):
+                self._clear()
             self._id = event.message_id
         self._merge(event.message_metadata)
 
@@ -233,7 +234,7 @@ class MessageBuilder:
         texts[event.id] = _OpenText(self._add(part))
 
     def add_delta(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
-        """Do as :meth:`apply`, for a delta only."""
+        """Apply a delta, as :meth:`apply` does."""
         text = (self.open_texts if event.__class__ is ev.TextDelta else self._open_reasoning).get(event.id)
         if text is None:
             raise _not_open(event, event.id)
@@ -268,7 +269,7 @@ class MessageBuilder:
         return joined
 
     def settle(self) -> None:
-        """Bring the open text and reasoning parts in ``parts`` up to date."""
+        """Update the open text and reasoning parts in ``parts``."""
         for texts in (self.open_texts, self._open_reasoning):
             for text in texts.values():
                 self._settle_text(text)
@@ -276,7 +277,7 @@ class MessageBuilder:
     def text_at(self, at: int) -> str | None:
         """Return the text of the part at index *at*, or None if it is no text part.
 
-        The text is up to date unless a text part before it is open; see :meth:`settle`.
+        The text is complete up to now, unless an earlier text part is open; see :meth:`settle`.
         """
         first = next(iter(self.open_texts.values()), None)
         if first is not None and first.at == at:
@@ -287,7 +288,7 @@ class MessageBuilder:
     # Parts of one event -----------------------------------------------------------------------
 
     def _one_part(self, event: ev.Event) -> None:
-        """Add the part that *event* describes. Both have the same fields, except ``extra``."""
+        """Add the part of *event*. The event and the part have the same fields, except ``extra``."""
         names = [field.name for field in fields(type(event)) if field.name != "extra"]
         self._add(_ONE_PART_EVENTS[type(event)](**{name: getattr(event, name) for name in names}))
 
@@ -306,14 +307,14 @@ class MessageBuilder:
     def _in_step(self, call_id: str, *, dynamic: bool | None = None) -> int | None:
         """Return the index of the first part of a call in the current step, or None."""
         places = self._calls.get(call_id, [])
-        for at in places[bisect_left(places, self._step_start) :]:  # each step may have the same call
+        for at in places[bisect_left(places, self._step_start) :]:  # another step may have the same call
             is_dynamic = isinstance(self.parts[at], msg.DynamicToolPart)
             if dynamic in (None, is_dynamic):
                 return at
         return None
 
     def _find(self, event: ev.StreamEvent, call_id: str) -> tuple[int, msg.ToolPart]:
-        """Return a call's part in the current step, or else its last part, with the index."""
+        """Return a call's part in the current step, or else the call's last part, and the part's index."""
         places = self._calls.get(call_id)
         if not places:
             raise _not_open(event, call_id)
@@ -323,7 +324,7 @@ class MessageBuilder:
         return at, cast("msg.ToolPart", self.parts[at])
 
     def _call(self, call_id: str, name: str, *, dynamic: bool) -> tuple[int, bool]:
-        """Return the index of the current step's part of a call, and whether the part is new."""
+        """Return the index of the call's part in the current step, and whether the part is new."""
         self._settle_input(call_id)
         at = self._in_step(call_id, dynamic=dynamic)
         if at is not None:
@@ -336,7 +337,7 @@ class MessageBuilder:
         self.parts[at] = evolve(cast("msg.ToolPart", self.parts[at]), **changes)
 
     def _set_state(self, at: int, state: str, event: ev.ToolEvent | None = None, **changes: Any) -> None:
-        """Bring the call at index *at* to *state*, with *changes* and with what *event* says of the call."""
+        """Set the *state* of the call at index *at*, with *changes* and the call's fields of *event*."""
         if event is not None:
             whose = "result" if state.startswith("output") else "call"
             changes |= _given(
@@ -347,7 +348,7 @@ class MessageBuilder:
         self._change(at, state=state, **(_CLEARED | changes))
 
     def _settle_input(self, call_id: str) -> None:
-        """Bring the raw input of a call that streams up to date."""
+        """Update the raw input of a streaming call."""
         source = self._inputs.get(call_id)
         if source is not None and source.at is not None and len(source.pieces) > 1:
             self._change(source.at, raw_input=self._joined(source.text()))
@@ -368,12 +369,12 @@ class MessageBuilder:
             at, new = self._call(event.tool_call_id, start.tool_name, dynamic=source.dynamic)
             facts = _given(title=start.title, tool_metadata=start.tool_metadata)
             self._set_state(at, "input-streaming", None, input_encoding=start.input_encoding, **facts)
-            # As in the AI SDK: the delta that adds a dynamic part does not show the raw text.
+            # As in the AI SDK, the delta that adds a dynamic part does not show the raw text.
             source.at = None if new and source.dynamic else at
         source.pieces.append(event.input_text_delta)
 
     def _shows(self, source: _OpenInput, call_id: str) -> bool:
-        """Return whether the part that shows *source* is the one that the next delta changes."""
+        """Return whether the next delta changes the part that shows *source*."""
         at = source.at
         if at is None or at != self._in_step(call_id, dynamic=source.dynamic):
             return False
@@ -416,7 +417,7 @@ class MessageBuilder:
     def _tool_approval_response(self, event: ev.ToolApprovalResponse) -> None:
         places = self._approvals.get(event.approval_id, [])
         while places and self._approval_at(places[0], event.approval_id) is None:
-            heappop(places)  # another request has replaced it, or its step was reset
+            heappop(places)  # another request replaced it, or its step was reset
         approval = self._approval_at(places[0], event.approval_id) if places else None
         if approval is None:
             raise _not_open(event, event.approval_id)
@@ -464,18 +465,18 @@ class MessageBuilder:
         ev.ResetStep: _reset_step,
         **dict.fromkeys(_ONE_PART_EVENTS, _one_part),
     }
-    """How each type changes the message. Other types (finish-step, abort, error, unknown) do not."""
+    """By type of event: the function that changes the message. Other types do not change it."""
 
 
 class GrowingText:
-    """The text that each event adds to a message, as people read it.
+    """The text that each event adds to a message, for display.
 
-    Pass each event after the builder applied it. Text is added in the order of the message: a text part
-    that starts while an earlier one is open waits for the end of the earlier one. Text that was added
-    cannot be taken back. If a ``reset-step`` makes it void, the text that replaces it is another paragraph.
+    Pass each event after the builder has applied it. Text is added in the order of the message. If a text
+    part starts while an earlier part is open, its text waits for the end of the earlier part. Added text
+    cannot be taken back. If a ``reset-step`` discards text, the new text is another paragraph.
 
     Attributes:
-        initial: The text of the events so far, when this object was made.
+        initial: The text of the events before this object was made.
     """
 
     def __init__(
@@ -486,38 +487,38 @@ class GrowingText:
         has_earlier: bool,
         begun: bool,
     ) -> None:
-        """Start with the message that *builder* has now.
+        """Start with the current message of *builder*.
 
         Args:
-            builder: The message.
-            site: The site URL, or None: with it, links to paths become full URLs.
-            has_earlier: Whether there is text of messages that this one has replaced.
-            begun: Whether the answer has events. Before, another message replaces this one without a trace.
+            builder: The builder of the message.
+            site: The site URL, or None. With it, links to paths become full URLs.
+            has_earlier: Whether this message replaced other messages that had text.
+            begun: Whether the answer has events. If not, the next message replaces this one completely.
         """
         self._builder = builder
         self._text = ReadableText(site, has_shown=has_earlier)
         self._next = 0  # index of the next part to read
-        self._part: int | None = None  # index of the text part that is read
+        self._part: int | None = None  # index of the text part that is being read
         self.initial = self._advance()
         self._text.has_shown = begun and self._text.has_shown
 
     def after(self, event: ev.StreamEvent) -> str:
-        """Return the text that *event* adds."""
+        """Return the text that *event* adds to the display."""
         if isinstance(event, ev.TextDelta):
             text = self._builder.open_texts.get(event.id)
             return self._text.feed(event.delta) if text is not None and text.at == self._part else ""
         return self._advance() if event.__class__ in _MOVES_TEXT else ""
 
     def close(self) -> str:
-        """Return the text that was held back, now that no event follows."""
+        """Return the text that was held back. No event follows."""
         return self._advance(ended=True)
 
     def _advance(self, *, ended: bool = False) -> str:
-        """Return the text that waited, up to the first part that is open, or to the end."""
+        """Return the waiting text, up to the first open part or to the end."""
         builder = self._builder
         if ended:
             builder.settle()
-        if self._next > len(builder.parts):  # the part that was read is void
+        if self._next > len(builder.parts):  # the part that was being read was discarded
             self._text.drop_part()
             self._next, self._part = len(builder.parts), None
         added: list[str] = []
@@ -535,17 +536,17 @@ class GrowingText:
         return "".join(added)
 
     def _is_open(self, at: int) -> bool:
-        # The part that is read is the first one that may be open: the ones before it have ended.
+        # The part that is being read is the first that may be open, because all earlier parts have ended.
         first = next(iter(self._builder.open_texts.values()), None)
         return first is not None and first.at == at
 
 
 _MOVES_TEXT: Final = frozenset((ev.Start, ev.TextStart, ev.TextEnd, ev.ResetStep))
-"""The events, next to deltas, that add text or make it void."""
+"""The events that add or discard text, except deltas."""
 
 
 def _given(**changes: Any) -> dict[str, Any]:
-    """Return the changes that are not None."""
+    """Return the keyword arguments that are not None."""
     return {name: content for name, content in changes.items() if content is not None}
 
 
@@ -558,11 +559,11 @@ def _not_open(event: ev.StreamEvent, name: str) -> StreamStateError:
 
 
 _NOT_MERGED: Final = frozenset({"__proto__", "constructor", "prototype"})
-"""Keys that the AI SDK skips when it merges metadata."""
+"""Keys that the AI SDK ignores when it merges metadata."""
 
 
 def _merge_into(base: dict[str, Any], new: dict[str, Any]) -> None:
-    """Merge *new* into *base*: objects key by key, anything else replaces."""
+    """Merge *new* into *base*. Objects are merged key by key, and any other value is replaced."""
     for name, content in new.items():
         if name in _NOT_MERGED:
             continue

@@ -1,8 +1,7 @@
-"""Reply: one answer of the assistant, read while it arrives.
+"""Reply: one answer of the assistant, which is read while it arrives.
 
-Framing, decoding and what counts as an answer's end are in :mod:`.stream_state`, which does no I/O. This
-module opens the connection, waits for its bytes and closes it. ``AFTER_FINISH`` says how long it reads on
-after the answer's end.
+:mod:`.stream_state` splits and decodes the bytes, decides when an answer ends, and does no I/O. This module
+opens the connection, waits for bytes and closes it. ``AFTER_FINISH`` limits the reading after the end.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from ..errors import (
     UnexpectedResponseError,
 )
 from ..events import Finish, StreamEvent
-from ..habits import AsyncOnly, helpful
 from ..http.attempts import open_answer
 from ..http.live_response import Grace
 from ..http.observer import note
@@ -36,8 +34,10 @@ from ..model.thread import Thread
 from ..protocol.responses import response_info
 from ..runtime.logs import Place, caller
 from ..runtime.time_limits import TimeLimit
-from .answer import HOW_TO_READ, Answer, Extras, TextStream, already_read, ended, warn_unread
+from ..wrong_names import AsyncOnly, helpful
+from .answer import HOW_TO_READ, Answer, Extras, already_read, ended, warn_unread
 from .stream_state import MessageStream
+from .text_stream import TextStream
 
 if TYPE_CHECKING:
     from ..http.live_response import LiveResponse
@@ -49,83 +49,84 @@ if TYPE_CHECKING:
 __all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "sent_key", "stream_of"]
 
 AFTER_FINISH: Final = Grace(quiet=1.0, total=5.0)
-"""How long the connection stays open for events that may follow ``finish``, ``abort`` or ``error``."""
+"""Seconds for which the connection stays open for events after ``finish``, ``abort`` or ``error``."""
 AFTER_DONE: Final = Grace(quiet=1.0, total=1.0)
-"""How long it stays open after ``[DONE]``."""
+"""Seconds for which the connection stays open after ``[DONE]``."""
 ABANDONED_AFTER: Final = 5.0
-"""Seconds after a cancelled step, outside a block, until a reply that nobody reads is closed."""
+"""Seconds after a cancelled step outside a block until the reply is closed, if no step follows."""
 
 _log = logging.getLogger("mintlify_async")
-_ending: set[asyncio.Task[None]] = set()  # asyncio itself keeps no task alive
+_ending: set[asyncio.Task[None]] = set()  # asyncio keeps only weak references to tasks
+_UNOBSERVED: Final = nullcontext()
 
 
 State: TypeAlias = Literal["not started", "opening", "open", "read", "failed", "closed"]
-"""Where a reply is in its life; the last three are ends: read to its end, failed, closed early."""
+"""The state of a reply. It ends as read to its end, failed, or closed before its end."""
 
 CloseIfUnused: TypeAlias = "weakref.WeakMethod[Callable[[bool], bool]]"
 
 
 class ReplyTurn(Protocol):
-    """The steps of a conversation around one reply. The reply of a plain question has no turn."""
+    """The steps of a conversation for one reply. The reply of a plain question has no turn."""
 
     async def enter(self, close_if_unused: CloseIfUnused) -> Call:
         """Wait until the question may be sent.
 
         Args:
-            close_if_unused: Closes the reply without ending its turn, and returns whether it did. It does
-                not while a task opens or reads the reply. Its argument is whether the turn is over: if
-                not, an entered reply stays open, and any other raises ``StateError`` from then on.
-                Weak: the reply owns the turn.
+            close_if_unused: Closes the reply without ending its turn, and returns whether it did. It does not
+                close while a task opens or reads the reply. Its argument is whether the turn is over. If the
+                turn is not over, an entered reply stays open, and any other raises ``StateError`` from then
+                on. The reference is weak, because the reply owns the turn.
 
         Returns:
-            What to send in place of the question that the reply was made with.
+            The request to send. It replaces the question of the reply.
 
         Raises:
-            MintlifyError: It may not be sent. The reply can be entered again later.
+            MintlifyError: The question may not be sent. The reply can be entered again later.
         """
         ...
 
     async def finished(self, message: Message | None, thread: Thread | None) -> None:
-        """``Finish`` was read and is handed out next. An error is kept for :meth:`ended`.
+        """``Finish`` was read, and is the next event to return. An error is kept for :meth:`ended`.
 
-        If it is cancelled, it is called again in the next step.
+        If this call is cancelled, the next step calls it again.
 
         Args:
-            message: The answer so far, or None before its start.
-            thread: Its thread, or the known fields of it.
+            message: The answer up to now, or None before its start.
+            thread: The thread of the answer, or its known fields.
         """
         ...
 
     async def ended(
         self, message: Message | None, thread: Thread | None, *, whole: bool, cancelled: bool
     ) -> None:
-        """Commit the turn or roll it back, now that no event follows. Further calls wait for the same.
+        """Save the turn or roll it back. No event follows. Further calls wait for the same save.
 
         Args:
-            message: The answer, or None when there is none.
-            thread: Its thread, or the known fields of it.
+            message: The answer, or None if there is none.
+            thread: The thread of the answer, or its known fields.
             whole: Whether the answer ended without an error or an ``abort``.
-            cancelled: Whether the caller was cancelled, and so must not wait for long.
+            cancelled: Whether the caller was cancelled, and so must not wait long.
 
         Raises:
-            Exception: The error of the store: the turn was not saved.
+            Exception: The error of the store. The turn was not saved.
         """
         ...
 
     def refused(self, call: Call, error: MintlifyError) -> Call | None:
-        """Return what to send once more after *error*, which refused *call*; None to raise it."""
+        """Return the request to send after *error*, with which *call* was refused. None raises the error."""
         ...
 
     def stepped(self) -> None:
-        """The running task reads on, outside a block."""
+        """The running task reads the reply, outside a block."""
         ...
 
     def shown(self, site: str | None, characters: int | None) -> None:
-        """Say how much of the answer's text the reader was shown. None means all that arrives."""
+        """Set how many characters of the answer the user has seen. None means all that arrive."""
         ...
 
     def left(self) -> None:
-        """Let the next turn begin: the reply's block was left, it ended without a block, or was dropped."""
+        """Let the next turn start: the reply's block was left, or the reply ended or was dropped."""
         ...
 
 
@@ -133,7 +134,7 @@ class ReplyTurn(Protocol):
 class Reply(Extras, AsyncOnly):
     """An answer of the assistant: an async iterator of typed events, an async context manager, an awaitable.
 
-    Nothing is sent before it is entered, stepped or awaited::
+    Nothing is sent before you enter, step or await it::
 
         async for event in session.ask("How do I log in?"): ...
 
@@ -143,49 +144,48 @@ class Reply(Extras, AsyncOnly):
 
         answer = await session.ask("…")  # the complete answer, an Answer
 
-    One task at a time reads a reply, and only once. Cancelling a step loses no event. Iteration may
-    continue, also in another task. Reading the answer's fields before the start, or the reply a second
-    time, is a ``StateError``. A reply that is never read warns with the line that made it.
-    An answer that stops before its end raises
-    :class:`~mintlify_async.errors.StreamInterruptedError` with the partial answer.
-    All decoded events are delivered first. A question is never sent again
-    once the first byte of its answer has arrived.
+    One task at a time reads a reply, and only once. A cancelled step loses no event, and iteration can
+    continue, also in another task. Two uses raise ``StateError``: reading the answer's fields before the
+    start, and reading the reply a second time. If a reply is never read, a warning names the line that made
+    it. If an answer stops before its end, all decoded events are delivered. Then
+    :class:`~mintlify_async.errors.StreamInterruptedError` is raised, with the partial answer. A question is
+    never sent again after the first byte of its answer has arrived.
     """
 
     def __init__(self, core: Core, call: Call, turn: ReplyTurn | None = None) -> None:
-        """Note the line that asks. Nothing is sent."""
+        """Record the line of the caller, for warnings. Nothing is sent."""
         self._state: State = "not started"
         self._turn = turn
-        # None once the reply was read, failed or closed. Nearer callers are this package's.
+        # Nearer callers are frames of this package. None once the reply was read, failed or closed.
         self._made_at: Place | None = caller(3)
-        self._site = core.options.site
-        self._core: Core | None = core  # None once the question is sent
-        self._call: Call | None = call  # None once there is the stream
+        self._site, self._assumptions = core.options.site, core.options.assumptions
+        self._core: Core | None = core  # None after the question was sent
+        self._call: Call | None = call  # None when the stream exists
         self._stream: MessageStream | None = None
-        self._opening: TimeLimit | None = None  # while it enters the turn or connects
+        self._opening: TimeLimit | None = None  # set while it enters the turn or connects
         self._live: LiveResponse | None = None
         self._connections: object = None  # kept open until the answer has ended
         self._response: ResponseInfo | None = None
-        self._unsaved: Finish | None = None  # read, but its turn is still being saved
+        self._unsaved: Finish | None = None  # was read, but its turn is not saved yet
         self._error: Exception | None = None  # raised by every later ``await``
-        self._unraised: MintlifyError | None = None  # the answer's error, until a step has raised it
+        self._unraised: MintlifyError | None = None  # the error of the answer, until a step raises it
         self._answer: Answer | None = None
         self._entered = False
-        # Closes the reply when nobody reads on after a cancelled step.
+        # Closes the reply if no step follows a cancelled step.
         self._alarm: asyncio.TimerHandle | None = None
         self._observation: Observation | None = None
 
     @property
     def response(self) -> ResponseInfo | None:
-        """Status, headers and request id, or None if there was no answer."""
+        """Status, headers and request id of the response, or None if there was none."""
         self._begun()
-        return self._response
+        return self._received()
 
     @property
     def text(self) -> str:
-        """The text of the events handed out so far, as people read it; see :attr:`text_stream`.
+        """The text of the events returned up to now, for display; see :attr:`text_stream`.
 
-        While the answer grows, reading it again costs only what is new.
+        While the answer grows, reading the text again costs only the new text.
         """
         stream = self._begun()
         if not self.closed:
@@ -199,7 +199,7 @@ class Reply(Extras, AsyncOnly):
 
     @property
     def message(self) -> Message | None:
-        """The answer so far as a message with typed parts, or None if there was no answer."""
+        """The answer up to now, as a message with typed parts. None if there was no answer."""
         stream = self._begun()
         if self._live is None:
             return None
@@ -212,12 +212,12 @@ class Reply(Extras, AsyncOnly):
 
     @property
     def site(self) -> str | None:
-        """The site URL, or None: with it, paths become full URLs."""
+        """The site URL, or None. With it, paths become full URLs."""
         return self._site
 
     @property
     def finish_reason(self) -> str | None:
-        """The service's reason for the end: ``stop``, ``length``, …, or None when it gave none."""
+        """The service's reason for the end: ``stop``, ``length``, …, or None if there is none."""
         return self._begun().finish_reason
 
     @property
@@ -232,7 +232,7 @@ class Reply(Extras, AsyncOnly):
 
     @property
     def answer(self) -> Answer:
-        """The complete answer. Before its end, or when it failed, this is a ``StateError``."""
+        """The complete answer. Before its end, or after a failure, reading it raises ``StateError``."""
         answer = self._complete_answer()
         if answer is None and self.closed:
             raise ended(None)
@@ -242,46 +242,53 @@ class Reply(Extras, AsyncOnly):
 
     @property
     def complete(self) -> bool:
-        """Whether the service announced the end of the answer. A closed connection alone is no end."""
+        """Whether the service announced the end of the answer. A closed connection is not enough."""
         return self._stream is not None and self._stream.complete
 
     @property
     def events_seen(self) -> int:
-        """How many events were handed out."""
+        """The number of events returned up to now."""
         return 0 if self._stream is None else self._stream.events_seen
 
     @property
     def closed(self) -> bool:
-        """Whether no more events follow: the answer ended, failed, or was closed."""
+        """Whether no more events follow, because the answer ended, failed, or was closed."""
         return self._state not in ("not started", "opening", "open")
 
     def _begun(self) -> MessageStream:
-        """Return the stream. Raises StateError if the reply was not started."""
+        """Return the stream. If the reply was not started, raise StateError."""
         if self._core is not None and self._state != "opening":
             raise StateError(f"nothing was sent or read: this reply was not started; {HOW_TO_READ}")
         return self._so_far()
 
     def _so_far(self) -> MessageStream:
-        """Return the stream, which is made when it is first needed."""
+        """Return the stream. The first call makes it."""
         if self._stream is None:
             call, self._call = self._call, None
             assert call is not None
             self._stream = MessageStream(message=call.continued, thread=call.thread, site=self._site)
         return self._stream
 
+    def _received(self) -> ResponseInfo | None:
+        """Return the data of the response. They are made on first use."""
+        live = self._live
+        if self._response is None and live is not None:
+            self._response = response_info(self._assumptions, live.status, live.headers, live.attempts)
+        return self._response
+
     def _complete_answer(self) -> Answer | None:
         if self._error is not None or not self.closed:
             return None
         stream = self._so_far()
         if self._answer is None and (stream.ended or stream.finish_seen):
-            self._answer = Answer.of(stream, self._response, self.site)
+            self._answer = Answer.of(stream, self._received(), self.site)
         return self._answer
 
     @property
     def text_stream(self) -> TextStream:
-        """The text as people read it, piece by piece. Text that may still change is held back.
+        """The text for display, piece by piece. Text that may still change is held back.
 
-        An async iterator that reads this reply.
+        It is an async iterator that reads this reply.
         """
         return TextStream(self, lambda: self._begun().growing_text())
 
@@ -290,19 +297,18 @@ class Reply(Extras, AsyncOnly):
     ) -> Edits:
         """Return an async iterator of chat messages that grow with the answer.
 
-        Each :class:`Edit` contains a message's full text and the text to append. If its ``index`` is
-        new, send the text as a message, else edit that message. Text that arrives meanwhile is in the next
-        edit. Everything received is shown before the iterator ends or raises. Breaking out of the loop closes
-        the reply. The text is that of :attr:`text_stream`. Received text stays, even if a ``reset-step``
-        makes it void.
+        Each :class:`Edit` contains a message's full text and the text to append. If its ``index`` is new,
+        send the text as a message, else edit that message. Text that arrives between two edits is in the next
+        edit. All received text is yielded before the iterator ends or raises. ``break`` closes the reply. The
+        text is that of :attr:`text_stream`. Yielded text stays, even if a ``reset-step`` discards it.
 
         Args:
-            every: Seconds between one edit and the next, counted from the moment you ask for the next.
+            every: Seconds between one edit and the next, counted from your request for the next edit.
                 Telegram and Slack accept about one edit per second in one chat.
-            limit: The longest message, in UTF-16 code units (Telegram: 4096, Discord: 2000), at least 200. A
-                longer answer continues in another message, and is split as by :func:`split_markdown`.
-            tail: Makes the text below a complete answer, such as ``extras_markdown``. If it fails, its error
-                is raised after the last edit.
+            limit: Maximum length of a message, in UTF-16 code units (Telegram: 4096, Discord: 2000), at least
+                200. A longer answer continues in another message, split as by :func:`split_markdown`.
+            tail: Returns the text below a complete answer, such as ``extras_markdown``. If it fails, its
+                error is raised after the last edit.
 
         Raises:
             ConfigurationError: An argument is invalid.
@@ -315,7 +321,7 @@ class Reply(Extras, AsyncOnly):
                 else:
                     await sent[-1].edit_text(edit.text)
         """
-        from ..rendering.edits import Edits  # loaded on use, because only chat surfaces need it
+        from ..rendering.edits import Edits  # loaded here, because only chat bots need it
 
         check_function(tail, "tail")
         below = partial(tail, self) if tail is not None else None
@@ -324,28 +330,28 @@ class Reply(Extras, AsyncOnly):
             self,
             every=every,
             limit=limit,
-            has_queued=lambda: self._so_far().has_queued,
+            received=self._so_far,
             tail=below,
             on_shown=shown,
         )
 
     def _note_shown(self, turn: ReplyTurn, characters: int | None) -> None:
-        """Tell *turn* how much of the message was shown, without the text of replaced messages."""
+        """Report to *turn* how many characters of the message were shown. Replaced messages do not count."""
         if characters is not None and (earlier := self._so_far().earlier_text):
             characters = max(0, characters - len(earlier) - len("\n\n"))
         turn.shown(self._site, characters)
 
     def run(self) -> Coroutine[Any, Any, Answer]:
-        """Read to the end and return the answer: ``await reply`` as a coroutine, for ``create_task``.
+        """Read to the end and return the answer. It is ``await reply`` as a coroutine, for ``create_task``.
 
         Raises:
             StreamError: The answer is incomplete. ``.partial`` is the partial answer.
-            APIConnectionError: There was no answer.
+            APIConnectionError: There was no response.
             APIStatusError: The service refused.
-            StateError: Another task is reading it, or another turn of the conversation is under way.
-            StoreConflictError: The store has a newer turn. Any error of a store has the answer as ``answer``.
+            StateError: Another task is reading the reply, or another turn of the conversation is running.
+            StoreConflictError: The store has a newer turn. Errors of a store have the attribute ``answer``.
         """
-        self._made_at = None  # also if the task is cancelled before its first step
+        self._made_at = None  # now, because the task may be cancelled before its first step
         return self._run()
 
     async def _run(self) -> Answer:
@@ -357,7 +363,7 @@ class Reply(Extras, AsyncOnly):
         except StopAsyncIteration:
             pass
         except asyncio.CancelledError as error:
-            if not self._entered:  # there is no block whose end would close it
+            if not self._entered:  # no exit of a block would close it
                 self._shut(error)
                 await self._end_turn(error)
             raise
@@ -368,19 +374,19 @@ class Reply(Extras, AsyncOnly):
         return answer
 
     def __await__(self) -> Generator[Any, None, Answer]:
-        """Read to the end; see :meth:`run`."""
+        """Read to the end and return the answer; see :meth:`run`."""
         return self.run().__await__()
 
     # Opening ----------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Send the question, and return this reply once the answer has begun. Raises as :meth:`run`."""
+        """Send the question, and return this reply when the answer has started. Raises as :meth:`run`."""
         self._entered = True
         await self._start()
         return self
 
     async def _start(self) -> None:
-        """Open the answer if it is not open."""
+        """Open the answer, unless it is open."""
         if self._state == "opening":
             raise already_read()
         if self._state != "not started":
@@ -391,59 +397,59 @@ class Reply(Extras, AsyncOnly):
             with limit:
                 if self._turn is not None:
                     await self._enter_turn(self._turn)
-                if self._state == "opening":  # no other task has closed it
+                if self._state == "opening":  # otherwise another task has closed it
                     await self._open()
         except TimeoutError as error:
             if isinstance(error, MintlifyError) or not limit.ended:
                 raise
         finally:
             self._opening = None
-            if self._state == "opening":  # the turn, or the observer, refused: it can be started again
+            if self._state == "opening":  # the turn or the observer refused; a later start is possible
                 self._state = "not started"
             if self._live is None:
-                self._made_at = None  # it was tried
+                self._made_at = None  # no warning, because the reply was used
 
     async def _enter_turn(self, turn: ReplyTurn) -> None:
         call = await turn.enter(weakref.WeakMethod(self._close_if_unused))
         if self._core is not None:
             self._call, self._stream = call, None
-        if self.closed:  # by another task, while this one waited in line
+        if self.closed:  # another task closed it while this task waited in line
             await self._end_turn(left=True)
 
     async def _open(self) -> None:
-        """Send the question and take over the connection of its answer."""
+        """Send the question and store the connection of its answer."""
         core, call = self._core, self._call
         assert core is not None
         assert call is not None
-        # A reply may be kept for long; it must not keep the session and its keys.
+        # A reply may be kept for a long time. It must not keep the session and its keys in memory.
         self._core, self._connections = None, core.shared
         try:
             core.check_open()
             self._observation = observation = core.observe_question(call)
-            with nullcontext() if observation is None else observation.active():
-                live_response, attempts = await self._send(core, call, observation)
+            with _UNOBSERVED if observation is None else observation.active():
+                if self._turn is None:
+                    self._live = live_response = await open_answer(core, call, observation)
+                else:
+                    self._live = live_response = await self._send(self._turn, core, call, observation)
         except BaseException as error:
             self._end("failed", error)
-            await self._end_turn(error, left=True)  # a block that was not entered is not left
+            await self._end_turn(error, left=True)  # a block that was not entered has no exit
             raise
-        self._live = live_response
-        assumptions = core.options.assumptions
-        self._response = response_info(assumptions, live_response.status, live_response.headers, attempts)
-        thread_headers = (assumptions.thread_id_header, assumptions.thread_key_header)
+        thread_headers = (self._assumptions.thread_id_header, self._assumptions.thread_key_header)
         self._so_far().begin(live_response.headers, thread_headers, live_response.secret)
-        if self.closed:  # by another task, while it was being opened
+        if self.closed:  # another task closed it while this task opened it
             live_response.close()
         else:
             self._state = "open"
 
     async def _send(
-        self, core: Core, call: Call, observation: Observation | None
-    ) -> tuple[LiveResponse, int]:
-        """Send the question. After a refusal, send it once more if the turn offers another question."""
+        self, turn: ReplyTurn, core: Core, call: Call, observation: Observation | None
+    ) -> LiveResponse:
+        """Send the question. After a refusal, send the turn's other question, if there is one."""
         try:
             return await open_answer(core, call, observation)
         except MintlifyError as error:
-            other_call = None if self._turn is None else self._turn.refused(call, error)
+            other_call = turn.refused(call, error)
             if other_call is None:
                 raise
         self._call, self._stream = other_call, None
@@ -452,7 +458,7 @@ class Reply(Extras, AsyncOnly):
     # Reading ----------------------------------------------------------------------------------
 
     def __aiter__(self) -> Self:
-        """Return itself, because there is one stream. Raises StateError when it has ended."""
+        """Return itself, because there is only one stream. If it has ended, raise StateError."""
         if self._state == "closed" and self._error is not None:
             raise self._error
         if self.closed:
@@ -460,7 +466,7 @@ class Reply(Extras, AsyncOnly):
         return self
 
     async def __anext__(self) -> StreamEvent:
-        """Return the next event, ``Finish`` once the turn is saved. Raises the errors of :meth:`run`."""
+        """Return the next event. ``Finish`` follows after the turn was saved. Raises as :meth:`run`."""
         self._made_at = None
         if self._unsaved is not None:
             return await self._saved(self._unsaved)
@@ -479,10 +485,10 @@ class Reply(Extras, AsyncOnly):
                 else:
                     await self._read(stream)
         except StateError:
-            raise  # another task is reading; its reading goes on
+            raise  # another task is reading and continues
         except MintlifyError as error:
             self._end("failed", error)
-            self._unraised = error  # the step may be cancelled before it raises
+            self._unraised = error  # the step may be cancelled before it raises the error
         await self._end_turn(self._unraised)
         unraised, self._unraised = self._unraised, None
         if unraised is not None:
@@ -492,7 +498,7 @@ class Reply(Extras, AsyncOnly):
         raise StopAsyncIteration
 
     async def _saved(self, finish: Finish) -> Finish:
-        """Return *finish* once the turn is saved. A step that is cancelled meanwhile does not lose it."""
+        """Return *finish* when the turn is saved. A cancelled step does not lose the event."""
         if self._turn is not None:
             self._unsaved = finish
             await self._turn.finished(self.message, self.thread)
@@ -500,7 +506,7 @@ class Reply(Extras, AsyncOnly):
         return finish
 
     async def _read(self, stream: MessageStream) -> None:
-        """Read the next bytes, or the end of the body, into *stream*."""
+        """Read the next bytes into *stream*, or end it if the body has ended."""
         live_response = self._live
         assert live_response is not None
         if live_response.pending:
@@ -512,7 +518,7 @@ class Reply(Extras, AsyncOnly):
             self._turn.stepped()
         grace = (AFTER_DONE if stream.done_seen else AFTER_FINISH) if stream.complete else None
         try:
-            # Not a variable of this frame: it may repeat a key, and later errors have this frame.
+            # No local variable for the bytes: they may repeat a key, and later errors show this frame.
             _feed(stream, await live_response.read(stream.events_seen, grace))
         except MintlifyError as error:
             if isinstance(error, APITimeoutError) and error.phase == "first_event":
@@ -529,7 +535,7 @@ class Reply(Extras, AsyncOnly):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it; see :meth:`close`."""
+        """Close the reply; see :meth:`close`."""
         made_at = self._made_at
         self._shut(error if isinstance(error, asyncio.CancelledError) else None)
         await self._end_turn(error, left=True)
@@ -539,17 +545,17 @@ class Reply(Extras, AsyncOnly):
     async def close(self) -> None:
         """Stop reading and close the connection immediately. A conversation's unfinished turn is rolled back.
 
-        Safe to repeat and from any task. A task that is reading then ends without an error. A turn that
-        had finished may raise ``StoreConflictError``, because the store has a newer one.
+        Any task may call it, and more than once. A task that is reading then ends without an error. If the
+        turn had finished and the store has a newer turn, ``StoreConflictError`` is raised.
         """
         self._shut()
-        error = sys.exception()  # of the `finally` or `aclosing` that calls this
+        error = sys.exception()  # of the `finally` or `aclosing` that calls this method
         await self._end_turn(error if isinstance(error, asyncio.CancelledError) else None, left=True)
 
     aclose = close
 
     def _shut(self, error: asyncio.CancelledError | None = None) -> None:
-        """Close the connection and stop a task that is opening it. The turn continues."""
+        """Close the connection, and stop the task that opens it. The turn continues."""
         opening = self._opening
         self._end("closed", error)
         if opening is not None:
@@ -559,8 +565,8 @@ class Reply(Extras, AsyncOnly):
         """If the reply has not ended, end it, free the connection and end the observation.
 
         Args:
-            how: One of the ends.
-            error: The error that ended it. If it is one of ours, every later ``await`` raises it.
+            how: The final state.
+            error: The error of the end. If it is an error of the package, every later ``await`` raises it.
         """
         self._made_at = None
         if self.closed:
@@ -573,13 +579,13 @@ class Reply(Extras, AsyncOnly):
             self._alarm.cancel()
         if isinstance(error, MintlifyError):
             self._error = error
-        if isinstance(error, UnexpectedResponseError) and self._response is not None:
-            error.status, error.headers = self._response.status, dict(self._response.headers)
-            error.request_id = self._response.request_id
+        if isinstance(error, UnexpectedResponseError) and (response := self._received()) is not None:
+            error.status, error.headers = response.status, dict(response.headers)
+            error.request_id = response.request_id
         self._end_observation(error)
 
     def _close_if_unused(self, over: bool) -> bool:
-        """Close this reply for its turn; see :meth:`ReplyTurn.enter`."""
+        """Close this reply on behalf of its turn; see :meth:`ReplyTurn.enter`."""
         reading = self._opening is not None or (self._live is not None and self._live.pending)
         if reading or (self._entered and not over):
             return False
@@ -592,7 +598,7 @@ class Reply(Extras, AsyncOnly):
         return True
 
     def _abandon(self) -> None:
-        """Close this reply, which has no consumer since a step was cancelled."""
+        """Close this reply, because no step followed a cancelled step."""
         text = f"the reply was closed: nobody read on within {ABANDONED_AFTER:g} s after a step was cancelled"
         error = StreamInterruptedError(text, **self._so_far().so_far())
         self._end("closed", asyncio.CancelledError())
@@ -616,10 +622,10 @@ class Reply(Extras, AsyncOnly):
             observation.end(error)
 
     async def _end_turn(self, error: BaseException | None = None, *, left: bool = False) -> None:
-        """Settle the turn. If *error* is not already being raised, the store's error is raised.
+        """End the turn. The store's error is raised, unless *error* is already being raised.
 
-        The next turn starts afterwards, but not before the exit of the reply's block. The program may
-        still show this answer, and the next answer must not be mixed with it.
+        The next turn starts afterwards, but not before the reply's block has exited. Until then, the program
+        may show this answer, and the next answer must not be mixed with it.
         """
         turn = self._turn
         if turn is None:
@@ -631,7 +637,7 @@ class Reply(Extras, AsyncOnly):
             cancelled = isinstance(error, asyncio.CancelledError)
             await turn.ended(message, stream.thread, whole=whole, cancelled=cancelled)
         except Exception as problem:
-            problem.__dict__["answer"] = self._complete_answer()  # also on an error that is not one of ours
+            problem.__dict__["answer"] = self._complete_answer()  # also on an error of another library
             self._error = problem
             if error is None:
                 raise
@@ -641,7 +647,7 @@ class Reply(Extras, AsyncOnly):
                 turn.left()
 
     def __del__(self) -> None:
-        """Free the connection of a reply that was not closed. Warn about a reply that was never read."""
+        """Close the connection of a reply that was not closed. Warn about a reply that was never read."""
         turn: ReplyTurn | None = getattr(self, "_turn", None)
         if turn is not None:
             turn.left()
@@ -656,12 +662,12 @@ class Reply(Extras, AsyncOnly):
             warn_unread("never started, so nothing was sent", made_at)
 
     def __repr__(self) -> str:
-        """Show the state and the number of events; no text, since answers do not belong in logs."""
+        """Show the state and the number of events. The text is left out, because logs show reprs."""
         return f"<Reply {self._state}, {self.events_seen} events>"
 
 
 def _feed(stream: MessageStream, data: bytes) -> None:
-    """Feed *stream* the received bytes. Empty bytes are the end of the body."""
+    """Pass the received bytes to *stream*. Empty bytes mean the end of the body."""
     if data:
         stream.feed(data)
     else:
@@ -669,7 +675,7 @@ def _feed(stream: MessageStream, data: bytes) -> None:
 
 
 def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
-    """Call a method if its object still exists, because a timer must not keep a reply alive."""
+    """Call a method if its object still exists. So a timer does not keep a reply alive."""
     method = reference()
     if method is not None:
         method()
@@ -677,10 +683,10 @@ def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
 
 def stream_of(reply: Reply) -> MessageStream:
     """Return what *reply* takes its events from. Between two steps, ``next_delta()`` may be called."""
-    return reply._so_far()  # pyright: ignore[reportPrivateUsage] - its own
+    return reply._so_far()  # pyright: ignore[reportPrivateUsage] - defined in this file
 
 
 def sent_key(reply: Reply) -> str | None:
-    """Return the API key that the question was sent with, to keep it out of any output. None before."""
-    live = reply._live  # pyright: ignore[reportPrivateUsage] - its own
+    """Return the API key that the question was sent with, so that output can hide it, or None."""
+    live = reply._live  # pyright: ignore[reportPrivateUsage] - defined in this file
     return None if live is None else live.secret

@@ -1,9 +1,9 @@
 r"""Splits a stream of bytes into server-sent events and returns the data of each.
 
-A line ends with LF, CRLF or CR and with nothing else. One byte order mark at the start is dropped, and
-invalid UTF-8 becomes U+FFFD. Event names, ids, retries and comments mean nothing in this protocol and are
-skipped. The result does not depend on how the bytes are split. ``stream_state`` knows what ``[DONE]`` means.
-The rules are those of https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream.
+Only LF, CRLF and CR end a line. One byte order mark at the start is dropped, and invalid UTF-8 becomes
+U+FFFD. Event names, ids, retries and comments have no meaning in this protocol and are skipped. The result
+does not depend on how the bytes are split. ``stream_state`` handles ``[DONE]``. The rules are those of
+https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream.
 
 >>> decoder = SSEDecoder()
 >>> decoder.feed(b'data: {"a":'), decoder.feed(b'1}\n\nda'), decoder.feed(b'ta: 2\n\n')
@@ -16,9 +16,7 @@ from codecs import BOM_UTF8, utf_8_decode
 from io import StringIO
 from typing import Final
 
-# A tool's result is 50 to 100 KB on one line. A line that never ends must not fill the memory.
-MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
-"""Largest size of a line, and of the lines of an event together, in bytes."""
+from ..protocol.byte_limits import MAX_EVENT_BYTES
 
 _FIELDS: Final = ("data", "event", "id", "retry")  # assumption: framing
 
@@ -26,26 +24,26 @@ _FIELDS: Final = ("data", "event", "id", "retry")  # assumption: framing
 class SSEDecoder:
     """Finds the events in a stream of bytes.
 
-    Feed the bytes as they arrive, then :meth:`close`. The cost is linear in the bytes for every shape and
-    split. Memory is bounded by :data:`MAX_EVENT_BYTES` and one read.
+    Call :meth:`feed` with the bytes as they arrive, then :meth:`close`. The cost is linear in the bytes,
+    however they are split. Memory is limited to :data:`MAX_EVENT_BYTES` and one read.
 
     Attributes:
-        data_seen: Whether a ``data`` line was seen.
-        foreign_seen: Whether a line was seen that is not part of an event stream.
-        too_large: Whether a line or an event is too large. Nothing is read after it.
+        data_seen: Whether there was a ``data`` line.
+        foreign_seen: Whether there was a line that is not part of an event stream.
+        too_large: Whether a line or an event is too large. The decoder reads nothing after it.
     """
 
     def __init__(self) -> None:
         self.data_seen = False
         self.foreign_seen = False
         self.too_large = False
-        self._started = False  # whether a character was read
-        self._rest = b""  # the beginning of a character
+        self._started = False  # whether a character was decoded
+        self._rest = b""  # the first bytes of a character
         self._line = StringIO()  # the line in progress
         self._line_bytes = 0
         self._data: list[str] = []  # the data lines of the event in progress
-        self._data_bytes = 0  # each with its line end, so that empty lines count, too
-        self._after_cr = False  # a LF that follows belongs to the CR
+        self._data_bytes = 0  # each with its line ending, so an empty line also has a length
+        self._after_cr = False  # a following LF belongs to the CR
 
     def feed(self, data: bytes) -> list[str]:
         """Add the next bytes and return the data of each event that they complete."""
@@ -59,11 +57,11 @@ class SSEDecoder:
         return self._feed(text) if text else []
 
     def close(self) -> str | None:
-        """End the stream. Return the data of an event that no blank line ended, or None."""
+        """End the stream. Return the data of a last event without a blank line after it, or None."""
         if self._rest and (self._started or not BOM_UTF8.startswith(self._rest)):
             self._feed(self._rest.decode("utf-8", "replace"))
         line = self._line.getvalue()
-        # The name of the last line's field may be cut off, too.
+        # The field name of the last line may also be incomplete.
         if ":" in line or not any(name.startswith(line) for name in _FIELDS):
             self._feed("\n")
         return "\n".join(self._data) if self._data and not self.too_large else None
@@ -75,7 +73,7 @@ class SSEDecoder:
         if "\r" in text:
             self._after_cr = text.endswith("\r")
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        if self.too_large or len(text) > MAX_EVENT_BYTES // 4:  # a character has 4 bytes or less
+        if self.too_large or len(text) > MAX_EVENT_BYTES // 4:  # a character has at most 4 bytes
             return self._add_lines(text)
         events: list[str] = []
         if self._line_bytes or self._data:  # the rest of an event
@@ -138,7 +136,7 @@ class SSEDecoder:
             self.foreign_seen = True
 
     def _give_up(self, line: str) -> None:
-        """Read nothing more: *line* makes its event too large."""
+        """Stop reading, because *line* makes its event too large."""
         self.too_large = True
         self._note_foreign(line)
         self._line = StringIO()
@@ -146,5 +144,5 @@ class SSEDecoder:
 
 
 def _size(text: str) -> int:
-    """Return how many bytes *text* has in UTF-8."""
+    """Return the number of bytes of *text* in UTF-8."""
     return len(text) if text.isascii() else len(text.encode())

@@ -1,10 +1,10 @@
-r"""Reads one answer without I/O. Bytes in any pieces become typed events and the message that they build.
+r"""Reads one answer without I/O. Bytes, split in any way, become typed events and a message.
 
-Feed the bytes as they arrive, then their end. Take events until there is none. Each event is decoded and
-folded when it is taken, so that ``message`` and ``text`` always match the events that were handed out.
+Feed the bytes as they arrive, then their end. Take events until there is none. An event is decoded and
+applied when it is taken, so ``message`` and ``text`` always match the events that were returned.
 
 An answer is complete only if ``finish``, ``abort``, ``error`` or ``[DONE]`` was received. Any other end
-is an error that carries the partial answer. ``reply`` says how long it reads on after an end.
+raises an error with the partial answer. ``reply`` decides how long it reads after an end.
 
 >>> stream = MessageStream()
 >>> stream.feed(b'data: {"type":"text-start","id":"0"}\n\ndata: {"type":"text-delta","id":"0",')
@@ -46,58 +46,49 @@ from ..events import (
     ToolInputDelta,
 )
 from ..messages import Message, whole_message
-from ..model.strict_json import (
-    EXCERPT_CHARACTERS,
-    DecodeProblem,
-    decode_json,
-    json_safe,
-    mask_text,
-    whole_characters,
-)
+from ..model.secret import mask_text
+from ..model.strict_json import EXCERPT_CHARACTERS, DecodeProblem, decode_json, json_safe, whole_characters
 from ..model.thread import Thread
 from ..model.wire_value import without_halves
+from ..protocol.byte_limits import MAX_EVENT_BYTES, MAX_REPLY_BYTES
 from ..protocol.failure_words import words_in
 from .decode import DONE, DeltaDecoder, build_event, parse_json
 from .message_builder import GrowingText, MessageBuilder
-from .sse import MAX_EVENT_BYTES, SSEDecoder
-
-MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
-"""Largest answer that is read, in bytes."""
+from .sse import SSEDecoder
 
 _HEAD_BYTES: Final = 4096
-"""How many bytes of a body are kept for the excerpt, in case it is not an event stream."""
+"""Number of bytes of a body that are kept for the excerpt of an error, if it is not an event stream."""
 _ENDS: Final = (Finish, AbortEvent, ErrorEvent)
-"""The events that announce an end."""
+"""The events that announce the end of an answer."""
 _PIECES: Final[Mapping[type[object], str]] = {
     TextDelta: "delta",
     ReasoningDelta: "delta",
     ToolInputDelta: "input_text_delta",
 }
-"""The field of a delta that may end with half of a surrogate pair, because the next delta completes it."""
+"""The field of a delta that may end with a high surrogate. The next delta then has the low surrogate."""
 _THREAD_FIELDS: Final = frozenset(("threadId", "threadKey", "messageMetadata"))
-"""The fields of an event that may name its thread."""
+"""The fields of an event that may contain its thread."""
 
 
 class _ThreadFinder:
-    """Finds the thread that an answer names: its id, and the key of that same id.
+    """Finds the thread of an answer: its id, and the key of the same id.
 
-    Places in the order of preference: ``finish``, the metadata of ``finish``, any other event, its
-    metadata, the headers. The id of the first place wins. A key counts if it came with the same id,
-    or with none.
+    The order of preference is: ``finish``, the metadata of ``finish``, any other event, its metadata, the
+    headers. The id of the first place is used. A key is used if it came with the same id, or without an id.
 
     Attributes:
-        thread: The thread as far as it is known.
-        secret: The API key, which no error may show if the answer repeats it.
+        thread: The thread, with the fields that are known.
+        secret: The API key. No error may show it, even if the answer repeats it.
     """
 
     def __init__(self, sent: Thread | None) -> None:
         self._sent = self.thread = sent
         self.secret: str | None = None
         self._ids: dict[int, str] = {}
-        self._keys: dict[int, tuple[str, str | None]] = {}  # the key, and the id next to it
+        self._keys: dict[int, tuple[str, str | None]] = {}  # by place: the key, and the id next to it
 
     def look(self, content: dict[str, Any]) -> None:
-        """Note what an event with one of ``_THREAD_FIELDS`` says about the thread."""
+        """Record the thread in *content*, an event with one of ``_THREAD_FIELDS``."""
         metadata = content.get("messageMetadata")
         place = 0 if content.get("type") == "finish" else 2
         inside = cast("dict[str, Any]", metadata) if isinstance(metadata, dict) else {}
@@ -106,10 +97,10 @@ class _ThreadFinder:
         self.note(place + 1, inner_id, inside.get("threadKey"), top_id)
 
     def note(self, place: int, id: object, key: object, other_id: object = None) -> None:
-        """Note the *id* and the *key* of one place; *other_id* is that of the place next to it."""
+        """Record the *id* and the *key* of one place. *other_id* is the id in the place next to it."""
         name = _text_or_none(id)
         if name is not None and copying_slip(name):
-            name = None  # no question may name such a thread
+            name = None  # no question can name this thread
         if name is not None:
             self._ids[place] = name
         secret = _text_or_none(key)
@@ -121,12 +112,12 @@ class _ThreadFinder:
         sent_thread = self._sent
         id = self._ids[min(self._ids)] if self._ids else sent_thread.id if sent_thread else None
         if id is None or (sent_thread is not None and sent_thread.id == id and sent_thread.key is not None):
-            return sent_thread  # the service sends the key once: the one that was sent stays valid
+            return sent_thread  # the service sends the key once, so the sent key stays valid
         matches = (self._keys[place][0] for place in sorted(self._keys) if self._keys[place][1] in (None, id))
         return Thread(id, next(matches, None))
 
     def mask(self, text: str) -> str:
-        """Return *text* without any key that is known."""
+        """Return *text* with all known keys masked."""
         sent_thread = self._sent.key if self._sent else None
         for key in {key for key, _ in self._keys.values()} | {sent_thread, self.secret}:
             text = mask_text(text, key)
@@ -138,15 +129,15 @@ def _text_or_none(content: object) -> str | None:
 
 
 class MessageStream:
-    """Decodes and folds the stream of one answer.
+    """Decodes the stream of one answer and builds its message.
 
     Args:
         message: The assistant's message that the answer continues, or None for a new one.
         thread: The thread that was sent with the question, or None.
-        site: The site URL, or None: with it, links to paths in the text become full URLs.
+        site: The site URL, or None. With it, links to paths in the text become full URLs.
 
     Attributes:
-        events_seen: How many events were handed out.
+        events_seen: The number of events returned up to now.
         ended: Whether there are no more events.
     """
 
@@ -154,22 +145,22 @@ class MessageStream:
         self, *, message: Message | None = None, thread: Thread | None = None, site: str | None = None
     ) -> None:
         self._builder = MessageBuilder(message)
-        self._earlier: list[str] = []  # the texts of the messages that another one has replaced
-        self._has_halves = False  # whether a value of the message may have half of a surrogate pair
+        self._earlier: list[str] = []  # the texts of replaced messages
+        self._has_halves = False  # whether the message may contain a lone surrogate
         self._finder = _ThreadFinder(thread)
         self._site = site
         self._text: GrowingText | None = (
-            None  # once the text was read, so that each reading costs what is new
+            None  # set once the text was read, so that each reading costs only the new text
         )
         self._texts: list[str] = []
         self._sse_decoder = SSEDecoder()
         self._deltas = DeltaDecoder()
-        self._queue: deque[str] = deque()  # the data of events
+        self._queue: deque[str] = deque()  # the data of the events that wait
         self._head = b""
-        self._size = 0  # of the body, in bytes
-        self._eof = False  # whether nothing more is read
+        self._size = 0  # size of the body, in bytes
+        self._eof = False  # whether no more bytes are read
         self._cause: Exception | None = None
-        self._ends: dict[str, StreamEvent | None] = {}  # the announced ends by type; of many, the last
+        self._ends: dict[str, StreamEvent | None] = {}  # by type: the last event that announced an end
         self.events_seen = 0
         self.ended = False
 
@@ -178,23 +169,24 @@ class MessageStream:
     def begin(
         self, headers: Mapping[str, str], thread_headers: tuple[str, str], secret: str | None = None
     ) -> None:
-        """Set the fields that are known before the body.
+        """Set the values that are known before the body.
 
         Args:
-            headers: The headers of the response, looked up in lower case.
+            headers: The headers of the response, with names in lower case.
             thread_headers: The names of the headers with the thread's id and its key.
-            secret: The API key, which no error may show if the answer repeats it.
+            secret: The API key. No error may show it, even if the answer repeats it.
         """
-        id_header, key_header = thread_headers
         self._finder.secret = secret
-        self._finder.note(4, headers.get(id_header), headers.get(key_header))
+        id, key = map(headers.get, thread_headers)
+        if id or key:
+            self._finder.note(4, id, key)
 
     def feed(self, data: bytes) -> None:
-        """Add the next bytes of the body. Bytes after its end, or over the limit, are ignored."""
+        """Add the next bytes of the body. Bytes after the end, or over the limit, are ignored."""
         if self._eof or self.ended:
             return
         if not self._sse_decoder.data_seen:
-            self._head += data[: _HEAD_BYTES - len(self._head)]  # in case it is not an event stream
+            self._head += data[: _HEAD_BYTES - len(self._head)]  # for an excerpt, if it is no event stream
         self._size += len(data)
         if (excess := self._size - MAX_REPLY_BYTES) > 0:
             data = data[:-excess]
@@ -202,25 +194,25 @@ class MessageStream:
         self._eof = excess > 0 or self._sse_decoder.too_large
 
     def feed_eof(self, cause: Exception | None = None) -> None:
-        """End the body; *cause* is what cut it, or None if it ended properly."""
+        """End the body. *cause* is the error that interrupted it, or None if it ended properly."""
         if self._eof or self.ended:
             return
         self._eof = True
         self._cause = cause
         last = self._sse_decoder.close()
-        if last is not None and _is_complete(last):  # no blank line ended it
+        if last is not None and _is_complete(last):  # no blank line followed it
             self._queue.append(last)
 
     # Output -----------------------------------------------------------------------------------
 
     def next_event(self) -> StreamEvent | None:
-        """Return the next event, or None: feed more, unless ``ended``.
+        """Return the next event. None means: feed more bytes, unless ``ended`` is true.
 
         Raises:
             StreamDecodeError: An event cannot be decoded. Or an event, or the answer, is too large.
             StreamStateError: An event names a part or a tool call that does not exist.
-            AssistantError: The event before was an ``error``.
-            StreamInterruptedError: The body ended before the answer did.
+            AssistantError: The previous event was an ``error``.
+            StreamInterruptedError: The body ended before the end of the answer.
             UnexpectedResponseError: The body is not an event stream.
         """
         while self._queue:
@@ -231,7 +223,7 @@ class MessageStream:
                 return event
             if not self.complete:
                 self._fail(event)
-            self._end()  # the answer is whole: what follows its end cannot harm it
+            self._end()  # the answer is complete, so later data cannot harm it
         if self._eof and not self.ended:
             self._at_rest()
         return None
@@ -253,21 +245,21 @@ class MessageStream:
             self._note_text(delta)
         return delta
 
-    # What an answer says may repeat a key, and tools show the variables of an error's frames: so errors are
-    # returned to a frame that holds no data, and raised there.
+    # An answer may repeat a key, and tools show the variables of an error's frames. So errors are returned to
+    # a frame without the data, which raises them.
 
     def _take(self, data: str) -> StreamEvent | StreamError | None:
-        """Decode and fold one event. Return its error if it is wrong, and None for what is no event."""
+        """Decode and apply one event. Return an error if it is wrong. Return None if *data* is no event."""
         try:
             if data == DONE:
                 self._ends[DONE] = None
                 return None
             if not data.strip(" \t\r\n"):
-                return None  # proxies send it as a heartbeat, and it can mean nothing
+                return None  # a proxy's heartbeat without content
             event = self._decode(data)
             if isinstance(event, Start) and self.events_seen and self._builder.is_replaced_by(event):
                 self._keep_text()
-            self._builder.apply(event)  # as it came: two ids may differ only in halves of characters
+            self._builder.apply(event)  # unchanged, because two ids may differ only in lone surrogates
             event = self._readable(event, data)
         except StreamError as error:
             return error.with_traceback(None)
@@ -277,28 +269,28 @@ class MessageStream:
         return event
 
     def _keep_text(self) -> None:
-        """Keep the text of a message that is replaced, because it may have been shown."""
+        """Keep the text of a replaced message, because it may have been shown."""
         text = self.growing_text().initial
         if text:
             self._earlier.append(text)
 
     def _note_text(self, event: StreamEvent) -> None:
-        """Add what *event* adds to the text that was read before."""
-        if isinstance(event, (Start, ResetStep)):  # they may make text void
+        """Add the text of *event* to the text that was already read."""
+        if isinstance(event, (Start, ResetStep)):  # they may discard text
             self._text = None
         elif self._text is not None:
             self._texts.append(self._text.after(event))
 
     def _decode(self, data: str) -> StreamEvent:
-        """Decode any event, and note what it says about the thread."""
+        """Decode an event of any type, and record its thread."""
         content = parse_json(data)
         if isinstance(content, dict) and not _THREAD_FIELDS.isdisjoint(cast("dict[str, Any]", content)):
             self._finder.look(cast("dict[str, Any]", content))
         return build_event(content, data)
 
     def _readable(self, event: StreamEvent, data: str) -> StreamEvent:
-        """Return *event* without halves of characters and without keys. Note the end that it announces."""
-        if "\\ud" in data or "\\uD" in data:  # only an escape can express a half
+        """Return *event* without lone surrogates and keys. Record the end that it announces."""
+        if "\\ud" in data or "\\uD" in data:  # only an escape can contain a lone surrogate
             whole_event = without_halves(event)
             self._has_halves = self._has_halves or whole_event is not event
             piece = _PIECES.get(event.__class__)
@@ -313,10 +305,10 @@ class MessageStream:
         return event
 
     def _at_rest(self) -> None:
-        """Decide how to end when every event was taken and nothing follows."""
+        """Decide how the stream ends, when every event was taken and no bytes follow."""
         error = self._ends.get("error") if len(self._ends) == 1 else None
         if isinstance(error, ErrorEvent):
-            text = self._finder.mask(_words_of(error))  # before it is cut: half a key is not masked
+            text = self._finder.mask(_words_of(error))  # half a key would not be masked
             words = printable(text) or "it did not say why"
             self._fail(AssistantError(f"the assistant failed: {words}", error_text=text))
         problem: MintlifyError
@@ -337,13 +329,13 @@ class MessageStream:
     # Failing ----------------------------------------------------------------------------------
 
     def _fail(self, error: MintlifyError) -> NoReturn:
-        """End the stream and raise *error*, with the partial answer and with secrets masked."""
+        """End the stream and raise *error* with the partial answer. Secrets are masked."""
         self._end()
         error.args = tuple(self._readable_text(arg) if isinstance(arg, str) else arg for arg in error.args)
         texts = {
             name: self._readable_text(value) for name, value in vars(error).items() if isinstance(value, str)
         }
-        error.__dict__.update(texts)  # such as the excerpt, and the id of a missing part
+        error.__dict__.update(texts)  # for example the excerpt, or the id of a missing part
         if isinstance(error, StreamError):
             error.__dict__.update(self.so_far())
         if isinstance(error, StreamDecodeError):
@@ -387,7 +379,7 @@ class MessageStream:
 
     @property
     def has_queued(self) -> bool:
-        """Whether events have arrived that were not handed out."""
+        """Whether events have arrived that were not returned yet."""
         return bool(self._queue)
 
     @property
@@ -397,7 +389,7 @@ class MessageStream:
 
     @property
     def finish_seen(self) -> bool:
-        """Whether ``finish`` was handed out."""
+        """Whether ``finish`` was returned."""
         return "finish" in self._ends
 
     @property
@@ -407,7 +399,7 @@ class MessageStream:
 
     @property
     def aborted(self) -> bool:
-        """Whether ``abort`` was handed out."""
+        """Whether ``abort`` was returned."""
         return "abort" in self._ends
 
     @property
@@ -418,15 +410,15 @@ class MessageStream:
 
     @property
     def message(self) -> Message:
-        """The message that the events handed out so far build. It has U+FFFD in place of a lone half.
+        """The message of the events returned up to now. Lone surrogates are replaced by U+FFFD.
 
-        Before the end, a text that still streams may end with the first half of a surrogate pair.
+        Before the end, a streaming text may end with a high surrogate, whose pair may follow.
         """
         return self._message(streaming=not (self.ended or self.complete))
 
     @property
     def partial(self) -> Message:
-        """The same message, now that no event follows."""
+        """The same message, after the last event."""
         return self._message(streaming=False)
 
     def _message(self, *, streaming: bool) -> Message:
@@ -437,7 +429,7 @@ class MessageStream:
 
     @property
     def text(self) -> str:
-        """The text of the events handed out so far, as people read it."""
+        """The text of the events returned up to now, for display."""
         if self._text is None:
             self._text = self.growing_text()
             self._texts = [*self._earlier, self._text.initial]
@@ -445,35 +437,40 @@ class MessageStream:
         return self._texts[0]
 
     @property
+    def text_so_far(self) -> str:
+        """The same text, for a caller that reads it only once, so later events cost no extra time."""
+        return "".join([*self._earlier, self.growing_text().initial])
+
+    @property
     def partial_text(self) -> str:
-        """The same text, now that no event follows."""
+        """The same text, after the last event."""
         text = self.growing_text()
         return "".join([*self._earlier, text.initial, text.close()])
 
     @property
     def earlier_text(self) -> str:
-        """The text of the messages that a ``start`` with another id has replaced."""
+        """The text of the messages that a ``start`` with another id replaced."""
         return "".join(self._earlier)
 
     def growing_text(self) -> GrowingText:
-        """Return the text of the events handed out so far, which then takes the next events."""
+        """Return the text of the events returned up to now. Later events are added to it."""
         begun = self.events_seen > 0
         return GrowingText(self._builder, self._site, has_earlier=bool(self._earlier), begun=begun)
 
     @property
     def thread(self) -> Thread | None:
-        """The conversation's thread as far as it is known."""
+        """The conversation's thread, with the fields that are known."""
         return self._finder.thread
 
     @property
     def finish_reason(self) -> str | None:
-        """Why the answer ended, in the service's words, or None."""
+        """The service's word for the reason of the end, or None."""
         reason = self._builder.finish_reason
         return None if reason is None else whole_characters(reason)
 
 
 def _words_of(error: ErrorEvent) -> str:
-    """Return the text of *error*, under whichever name the service sent it."""
+    """Return the text of *error*, from any field name that the service uses."""
     if not error.extra:
         return error.error_text
     words = words_in({"errorText": error.error_text, **error.extra})
@@ -481,7 +478,7 @@ def _words_of(error: ErrorEvent) -> str:
 
 
 def _is_complete(last: str) -> bool:
-    """Return whether the last event, which no blank line ended, is complete."""
+    """Return whether the last event, which no blank line follows, is complete."""
     if last == DONE:
         return True
     try:
@@ -494,7 +491,7 @@ _V4: Final = r'[0-9a-k]:["\[{]'
 
 
 def _kind_of(body: str) -> str:
-    """Describe a body that is not an event stream."""
+    """Describe a body that is not an event stream, for an error."""
     if re.match(_V4, body):
         return (
             "the AI SDK 4 data stream, which the v1 assistant endpoint sends; "

@@ -1,8 +1,8 @@
 """The command line ``mintlify-async``.
 
-Answers go to standard output, everything else to standard error. Keys are read from the environment only.
-Each command has its own file, which is loaded when the command runs, so that ``--help`` is fast. The
-arguments of all commands are in ``argument_parser``.
+Results go to standard output, everything else to standard error. Keys are read only from the environment.
+Each command has its own file, which is loaded when the command runs, so ``--help`` is fast. The arguments of
+all commands are in ``argument_parser``.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.print_help(sys.stderr)
             return USAGE
         output: Any = sys.stdout
-        if not output and options.command != "job":  # which prints the reference of a paid job elsewhere
+        if not output and options.command != "job":  # job prints the reference of a paid job elsewhere
             why = "standard output is closed: redirect it, such as to /dev/null; nothing was sent"
             parser.exit(USAGE, f"mintlify-async: {why}\n")
         if hasattr(output, "reconfigure"):  # the terminal's encoding may lack characters of an answer
             output.reconfigure(errors="replace")
-        with on_sigterm(_terminate):  # a running event loop has a handler of its own
+        with on_sigterm(_terminate):  # a running event loop has its own handler
             runner = importlib.import_module(".run_command", __package__)
             status: int = runner.run(importlib.import_module(f".{options.command}", __package__).run, options)
         return _flushed(status)
@@ -59,8 +59,8 @@ def _terminate(*_: object) -> NoReturn:
 
 
 def _flushed(status: int) -> int:
-    """Return *status*, or another one if that is 0 and a stream cannot take what was written."""
-    streams: list[Any] = [sys.stdout, sys.stderr]  # None where the program was started without one
+    """Return *status*, or another status if it is 0 and a stream cannot take the written output."""
+    streams: list[Any] = [sys.stdout, sys.stderr]  # None if the program was started without the stream
     for stream in filter(None, streams):
         try:
             stream.flush()

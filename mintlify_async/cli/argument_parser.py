@@ -1,4 +1,4 @@
-"""The arguments of the command line, in one table. Only argparse is loaded, so that ``--help`` is fast."""
+"""The arguments of the command line, in one table. Only argparse is imported, so ``--help`` is fast."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ lets the key be used again. A URL with a password belongs into the variable
 MINTLIFY_LEDGER, because other users can see arguments.
 """,
 }
-"""What the help of a command ends with."""
+"""The text after the help of a command."""
 
 TABLE: Final = """\
 ask  ask the assistant and stream its answer
@@ -184,8 +184,8 @@ doctor  check settings and network; nothing is created
 """
 """The commands with their arguments, and after them the groups of arguments that several commands have.
 
-A line of an argument has its name, its value and its default, then two blanks and its help. ``name...`` takes
-any number of words, and ``name?`` may be left out. An option without a value is a flag.
+A line has the name of an argument, its value and its default, then two blanks and its help. ``name...`` takes
+any number of words, and ``name?`` is optional. An option without a value is a flag.
 """
 
 ABSENT: Final[Mapping[str, str]] = {
@@ -196,11 +196,11 @@ ABSENT: Final[Mapping[str, str]] = {
     "doctor --json": "there is no replacement: read the text",
     "serve --script": "write the script in Python, or replay a recording with --replay FILE",
 }
-"""Commands and options that people try or that 0.2 had, and what to do instead."""
+"""Commands and options of 0.2 or of other programs, and the replacement for each."""
 
 
 def _filled(text: str) -> str:
-    if not text.strip():  # mostly a shell variable that is not set
+    if not text.strip():  # often a shell variable that is not set
         raise argparse.ArgumentTypeError("it is empty")
     return text
 
@@ -208,7 +208,7 @@ def _filled(text: str) -> str:
 def _word(text: str) -> str:
     try:
         text.encode()
-    except UnicodeEncodeError:  # Python keeps bytes that are not text as halves of surrogate pairs
+    except UnicodeEncodeError:  # Python decodes bytes that are not text to lone surrogates
         raise argparse.ArgumentTypeError("it is not text in UTF-8") from None
     return text
 
@@ -218,7 +218,7 @@ def _text(text: str) -> str:
 
 
 def _file(text: str) -> str:
-    from ..checks import check_path  # loaded on use, because few commands name a file
+    from ..checks import check_path  # loaded here, because few commands name a file
     from ..errors import ConfigurationError
 
     try:
@@ -258,7 +258,7 @@ _TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
     "SECONDS": _seconds,
     "use?": _use,
 }
-"""The check of a value, by its name. Any other value is a text."""
+"""By name of a value: the check of the value. Any other value is a text."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -321,7 +321,7 @@ class _Parser(argparse.ArgumentParser):
             self.add_argument(name.rstrip(".?"), **settings)
 
     def _options_first(self, args: Sequence[str]) -> list[str]:
-        """Return *args* with the words behind the options, because argparse wants all words in one place.
+        """Return *args* with the words after the options, because argparse wants all words in one place.
 
         An argument with blanks is a word, such as ``-v is broken``, unless it gives a value to an option.
         """
@@ -331,7 +331,7 @@ class _Parser(argparse.ArgumentParser):
                 words += rest
                 break
             name, equals, _ = argument.partition("=")
-            # argparse takes abbreviations. An ambiguous one is an error there.
+            # argparse accepts abbreviations. It reports an ambiguous abbreviation as an error.
             candidates = [one for one in self._options if re.match("--.", name) and one.startswith(name)]
             takes_value = bool(candidates) and name not in self._flags
             if not re.match("-.", argument) or (re.search(r"\s", argument) and not (takes_value and equals)):

@@ -13,6 +13,7 @@ from typing import Any
 import mintlify_async as mintlify
 
 from ..errors import ConfigurationError
+from .answer_output import show_answer
 from .error_advice import UsageError
 from .exit_status import DONE, TROUBLE
 from .settings import FOR_QUESTIONS, open_session
@@ -39,7 +40,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
                     async for event in reply:
                         terminal.record(event.to_wire())
             else:
-                await stream(reply, terminal)
+                await show_answer(reply, terminal)
             if save is not None and reply.thread is not None:
                 save(reply.thread)
             elif save is not None:
@@ -51,34 +52,6 @@ def question_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments of a question that ``ask`` and ``chat`` share."""
     arguments: dict[str, Any] = {"current_path": options.path}
     return arguments if options.results is None else arguments | {"retrieval_page_size": options.results}
-
-
-async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
-    """Show *reply* as it streams. If the answer is interrupted, its text stays on the screen."""
-    with terminal.answer() as feed:
-        async with reply:
-            async for text in reply.text_stream:
-                feed(text)
-    show_sources(reply, terminal)
-    if reply.suggestions:
-        terminal.write("\nSee next:\n")
-    for suggestion in reply.suggestions:
-        terminal.write(f"- {suggestion.title} — {suggestion.path}")
-    if reply.aborted:
-        terminal.note("the service ended this answer early")
-    elif not reply.text:
-        terminal.note("the answer has no text")
-
-
-def show_sources(reply: mintlify.Reply, terminal: Terminal) -> None:
-    """Show the sources of a finished answer, if it has any."""
-    if reply.sources:
-        terminal.write("\nSources:\n")
-    for source in reply.sources:
-        named = [source.title, source.url or source.filename]
-        terminal.write(f"- {' — '.join(part for part in named if part) or source.type}")
-        for section in source.sections:
-            terminal.write(f"  - {section.title} — {section.url}")
 
 
 def _load_thread(name: str) -> mintlify.Thread:
@@ -94,8 +67,8 @@ def _load_thread(name: str) -> mintlify.Thread:
 def _thread_file(name: str) -> Generator[Callable[[mintlify.Thread], None]]:
     """Yield a function that writes a thread, with its key, to a file that only the user can read.
 
-    If the file cannot be written, this is an error here, before the question is paid for. An existing file
-    does not change until a thread is written.
+    If the file cannot be written, the error comes here, before the question costs money. An existing file is
+    not changed until a thread is written.
     """
     path = Path(name)
     if path.exists() and not path.is_file():

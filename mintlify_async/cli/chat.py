@@ -1,8 +1,8 @@
-"""``chat`` runs a conversation in the terminal. With a name, it is kept for another day.
+"""``chat`` runs a conversation in the terminal. If it has a name, it is stored and can be continued later.
 
-The prompt is read outside the event loop, so that line editing works. At the prompt, Ctrl-C only clears the
-line. During an answer, Ctrl-C stops the answer and keeps the conversation. SIGTERM ends the command. A line
-of one word that begins with ``/`` is a command, and is never sent.
+The prompt is read outside the event loop, so line editing works. At the prompt, Ctrl-C only clears the line.
+During an answer, Ctrl-C stops the answer and keeps the conversation. SIGTERM ends the command. If a line is
+one word that starts with ``/``, it is a command and is never sent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from attrs import define
 import mintlify_async as mintlify
 
 from ..errors import ConfigurationError, MintlifyError
-from .ask import question_options, show_sources, stream
+from .answer_output import show_answer, show_sources
+from .ask import question_options
 from .error_advice import UsageError, explain
 from .exit_status import DONE, TROUBLE
 from .run_command import until_terminated
@@ -37,11 +38,11 @@ COMMANDS: Final = {
     "/sources": "show the sources of the last answer again",
     "/exit": "end",
 }
-"""Lines that are not sent. Any other line of one word, ``/`` and letters, lists them."""
+"""The commands. Any other word that starts with ``/`` lists them. All other lines are sent."""
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Answer until the input ends. The exit status says whether every question was answered."""
+    """Answer questions until the input ends. The exit status is 0 if every question was answered."""
     file = _file(options.store) if options.name else None
     with asyncio.Runner() as runner:
         session = open_session(options, FOR_QUESTIONS)
@@ -89,10 +90,10 @@ class _Talk:
 
     def _answer(self, question: str) -> None:
         async def ask() -> None:
-            for _ in range(3):  # the prompt blocked the loop, which now handles closed connections
+            for _ in range(3):  # the loop was blocked by the prompt, and now handles closed connections
                 await asyncio.sleep(0)
             self.reply = self.chat.ask(question, **question_options(self.options))
-            await stream(self.reply, self.terminal)
+            await show_answer(self.reply, self.terminal)
 
         self.runner.run(until_terminated(ask()))
 
@@ -129,7 +130,7 @@ def _file(store: str | None) -> str:
         return store
     data = Path(os.environ.get("XDG_DATA_HOME", ""))
     try:
-        # A relative path is not valid there, and would lead to other conversations in each folder.
+        # A relative path is not valid in this variable, and would mean another folder in each working folder.
         data = data if data.is_absolute() else Path.home() / ".local" / "share"
     except RuntimeError:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""``demo`` runs every operation against its own local service, each step with its Python code."""
+"""``demo`` runs every operation with its own local service, and shows the Python code of each step."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import argparse
 import mintlify_async as mintlify
 from mintlify_async.testing import AnswerStyle, JobLife, LocalService
 
-from .ask import stream
+from .answer_output import show_answer
 from .exit_status import DONE
 from .job import record_line
 from .terminal import Terminal
 
 PAUSE_SECONDS = 0.015
-"""Between two pieces of an answer, so that it is seen to stream."""
+"""Seconds between two pieces of an answer, so that the streaming is visible."""
 
 JOB_SECONDS = 1.5
-"""How long a job runs."""
+"""Duration of a job, in seconds."""
 
 INTRODUCTION = """
 A local service stands in for the real one: same paths, same streams.
@@ -88,5 +88,5 @@ async def _watch(job: mintlify.JobHandle, terminal: Terminal) -> None:
 
 
 async def _answer(reply: mintlify.Reply, terminal: Terminal) -> None:
-    await stream(reply, terminal)
+    await show_answer(reply, terminal)
     terminal.write(f"\n    thread id: {reply.thread_id}")

@@ -1,4 +1,4 @@
-"""``docs`` prints where the pages of the documentation are, and those that contain a text."""
+"""``docs`` prints the folder of the documentation pages, and the pages that contain a text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .terminal import Terminal
 
 PACKAGE: Final = Path(__file__).parents[1]
 LINE: Final = re.compile(r"^- \[(?P<title>.+?)\]\((?P<path>[^)]+)\): (?P<words>.+)$", re.MULTILINE)
-"""A page in ``llms.txt``."""
+"""The line of a page in ``llms.txt``."""
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Print the folder and all pages, or each page with the word and how often it contains it."""
+    """Print the folder and all pages. With a word, print each page that contains it, and how often."""
     pages = list(LINE.finditer((PACKAGE / "llms.txt").read_text(encoding="utf-8")))
     if options.word is None:
         terminal.write(f"{PACKAGE / 'docs'}\n{PACKAGE / 'llms.txt'}")

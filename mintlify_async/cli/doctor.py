@@ -1,4 +1,4 @@
-"""``doctor`` checks settings, versions, and whether the service can be reached. It creates nothing."""
+"""``doctor`` checks the settings, the versions, and the connection to the service. It creates nothing."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from attrs import define, field
 import mintlify_async as mintlify
 
 from ..errors import ConfigurationError, MintlifyError, NotFoundError
-from ..http.failures import known_flaw
-from ..settings.proxy import proxy_to, unused_proxy
+from ..http.connection_errors import known_flaw
+from ..settings.proxy_and_tls import proxy_to, unused_proxy
 from .error_advice import PASSWORD_ADVICE, UsageError, in_flags, message_of, missing_thing, proxy_advice
 from .exit_status import DONE, TROUBLE
 from .settings import BASE_URL, FOR_JOBS, FOR_QUESTIONS, PROJECT, PROXY, SITE, Setting, open_session
 from .terminal import Terminal, inert, one_word
 
 PROBE_SECONDS = 10.0
-"""Longest wait for the service."""
+"""Maximum time to wait for the service, in seconds."""
 
 PROBE_JOB = "doctor-no-such-job"
 """The id of a job that does not exist. Reading it shows whether the admin key is accepted."""
@@ -37,7 +37,7 @@ VALID_ARGUMENTS: dict[str, Any] = {
     "site": "https://x.example",
     "base_url": "https://x.example",
 }
-"""A valid value of each setting, so that each can be checked without the others."""
+"""A valid value of each setting, so that a setting can be checked without the others."""
 
 
 @define
@@ -54,7 +54,7 @@ class Findings:
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Run all checks that need no job or question. For a problem, the exit status is 1."""
+    """Run all checks that need no job and no question. After a problem, the exit status is 1."""
     if options.verify:
         from . import verify  # loaded on use
 
@@ -91,7 +91,7 @@ def _versions(findings: Findings) -> None:
 
 
 async def _is_right(setting: Setting, options: argparse.Namespace, findings: Findings) -> bool:
-    """Show a setting, but no key. Return whether it is set and valid."""
+    """Show a setting. A key is not shown. Return whether the setting is set and valid."""
     value, name = setting.value(options), f"{setting.source(options)} ({setting.use or 'optional'})"
     if not value:
         findings.show("missing" if setting.use else "-", f"{name}: {setting.where}")
@@ -111,7 +111,7 @@ async def _is_right(setting: Setting, options: argparse.Namespace, findings: Fin
 
 
 async def _service(options: argparse.Namespace, findings: Findings, *, with_key: bool) -> None:
-    """Check that the service answers, with a GET if there is an admin key, else with a connection."""
+    """Check that the service responds: with a GET if there is an admin key, otherwise with a connection."""
     try:
         session = open_session(options, ())
     except ConfigurationError:
@@ -139,9 +139,9 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 def _connect(url: str, proxy: str | None) -> str:
-    """Connect to *url* without a key, in a thread. Return why the proxy refuses, or nothing.
+    """Connect to *url* without a key, in a thread. Return the proxy's refusal, or an empty text.
 
-    Any response of the service will do.
+    Every response of the service is a success.
     """
     proxies: dict[str, str] = {} if proxy is None else {"http": proxy, "https": proxy}
     try:
@@ -150,7 +150,7 @@ def _connect(url: str, proxy: str | None) -> str:
         status = error.code
         error.close()
     except URLError as error:
-        status = 407 if " 407" in str(error) else 0  # the refusal of a tunnel has no other sign
+        status = 407 if " 407" in str(error) else 0  # only the text shows a refused tunnel
         if not status:
             raise
     else:
@@ -164,7 +164,7 @@ async def _read_missing_job(session: mintlify.MintlifySession, findings: Finding
     job = session.job(mintlify.JobRef(project_id=project, id=PROBE_JOB))
     try:
         await job.refresh()
-    except NotFoundError as error:  # the expected response, whose text says what is missing
+    except NotFoundError as error:  # the expected response; its text names the missing thing
         thing = missing_thing(error)
         if thing == "project":
             findings.show("wrong", f"{session.base_url} has no project {project}: check {PROJECT.variable}")

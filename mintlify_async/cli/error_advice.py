@@ -1,4 +1,4 @@
-"""Error messages with the problem, its flag or variable, and the exit status."""
+"""Error messages of the command line: the problem, the flag or variable, and the next step."""
 
 from __future__ import annotations
 
@@ -9,24 +9,22 @@ from ..errors import (
     APIConnectionError,
     AuthenticationError,
     ConfigurationError,
-    JobFailedError,
     JobTimeoutError,
-    MintlifyError,
     NotFoundError,
     OutcomeUnknownError,
     PermissionDeniedError,
     StreamError,
 )
-from .exit_status import GAVE_UP, JOB_FAILED, TROUBLE, UNKNOWN, USAGE
-from .terminal import OutputError, Terminal
+from .exit_status import exit_status_of
+from .terminal import Terminal
 
 
 class UsageError(Exception):
-    """The arguments of a command do not fit together, or name something that cannot be used."""
+    """The arguments of a command do not fit together, or an argument cannot be used."""
 
 
 class SettingsError(UsageError):
-    """Settings are missing. The message has a line for each."""
+    """Settings are missing. The message has one line for each setting."""
 
 
 PLACES: Final = {
@@ -49,7 +47,7 @@ PLACES: Final = {
     "site": "--site or MINTLIFY_SITE",
     "timeout": "--timeout",
 }
-"""The flag or variable for each argument of the package that an error may name."""
+"""By argument of the package: the flag or variable, for errors that name the argument."""
 
 _PHRASES: Final = (
     (r", in \w+= or MINTLIFY_\w+", ""),
@@ -65,18 +63,18 @@ _PHRASES: Final = (
     (r"; `await chat\.delete\(\)` makes room for a new one", "; give another NAME"),
     (r": proxy=\"environment\" uses it", ": --proxy environment or MINTLIFY_PROXY=environment uses it"),
 )
-"""What the package says to Python programs, and what a command says instead."""
+"""Phrases of errors for Python programs, and the phrases that a command shows instead."""
 
 _ARGUMENT: Final = re.compile(rf"\b(?:({'|'.join(PLACES)})=|(\w+_(?:id|key|path|url|page_size))\b)")
 """The name of an argument in a message. A name that may also be a plain word is followed by ``=``."""
 
 _NAMES_VARIABLE: Final = frozenset({"base_url", "domain", "project_id", "proxy", "site"})
-"""The settings whose error names the variable of a wrong value."""
+"""Settings from variables. An error about a wrong value already names the variable."""
 
 _FROM_VARIABLE: Final = re.compile(
     r"(MINTLIFY_\w+|(?i:all|https?)_(?i:proxy))(?:: | (?=must))(.*)", re.DOTALL
 )
-"""A message about the value of a variable."""
+"""An error about the value of a variable."""
 
 
 PASSWORD_ADVICE: Final = (
@@ -90,27 +88,15 @@ def explain(error: Exception, terminal: Terminal) -> int:
         terminal.error(line)
     if advice := _advice(error):
         terminal.note(advice)
-    match error:
-        case JobFailedError():
-            return JOB_FAILED
-        case JobTimeoutError():
-            return GAVE_UP
-        case OutcomeUnknownError():
-            return UNKNOWN
-        case OutputError():
-            return TROUBLE
-        case MintlifyError() if not isinstance(error, ConfigurationError):
-            return TROUBLE
-        case _:  # a setting, an argument, or a file that cannot be read or written
-            return USAGE
+    return exit_status_of(error)
 
 
 def message_of(error: Exception, source: str = "") -> str:
-    """Return the text of *error*, which names flags and variables where the package names its arguments.
+    """Return the text of *error*. Flags and variables replace the names of the package's arguments.
 
     Args:
         error: The error.
-        source: The flag or variable of the value that is wrong, if the error itself cannot know it.
+        source: The flag or variable with the wrong value, for errors that do not contain it.
     """
     if isinstance(error, OSError) and isinstance(error.filename, str) and error.strerror:
         return f"{error.filename}: {error.strerror}"
@@ -121,18 +107,18 @@ def message_of(error: Exception, source: str = "") -> str:
 
 
 def in_flags(text: str) -> str:
-    """Return *text* of the package with flags and variables in place of arguments."""
+    """Return *text*, an error of the package, with flags and variables instead of arguments."""
     for python, command in _PHRASES:
         text = re.sub(python, command, text)
     return _ARGUMENT.sub(lambda match: PLACES.get(match[1] or match[2], match[0]), text)
 
 
 def _about_place(text: str, argument: str, source: str) -> str:
-    """Return *text*, an error about *argument*, which begins with the flag or variable of its value."""
+    """Return *text*, an error about *argument*, with the flag or variable of the value at its start."""
     match = _FROM_VARIABLE.fullmatch(text)
     variable, problem = match.groups() if match else ("", text)
     place = PLACES[argument]
-    if argument in _NAMES_VARIABLE:  # no variable is named, so it is the flag
+    if argument in _NAMES_VARIABLE:  # the text names no variable, so the value is from the flag
         place = place.partition(" or MINTLIFY_")[0]
     place = source or variable or place
     subject, about, rest = problem.partition(f"{argument} ")
@@ -142,17 +128,17 @@ def _about_place(text: str, argument: str, source: str) -> str:
 
 
 def proxy_advice(error: Exception) -> str:
-    """Return what to do if a proxy wants a password."""
-    # The refusal of a request without TLS is an ordinary response.
+    """Return the next step if a proxy requires a password, else an empty text."""
+    # If the request has no TLS, the proxy's refusal is an ordinary response.
     if 407 in (getattr(error, "proxy_status", None), getattr(error, "status", None)):
         return PASSWORD_ADVICE
     return ""
 
 
 def missing_thing(error: NotFoundError) -> str:
-    """Return what the service says is missing: ``job``, ``project``, or nothing if this is not the service.
+    """Return the thing that the service did not find: ``job`` or ``project``. Empty for another server.
 
-    A web site also answers 404 to an unknown path. Its text is a page, or names the path.
+    A web site also responds to an unknown path with 404. Then the text is a page, or contains the path.
     """
     text = error.body.lower()
     if text.lstrip().startswith("<") or "/job" in text:

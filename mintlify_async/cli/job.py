@@ -37,13 +37,13 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
             return _result(await job.refresh(), job.ref, options, terminal)
         if options.verb in ("wait", "watch"):
             return await _wait(job, options, terminal)
-        # The reference is printed before anything else can fail, because the job is paid for.
+        # The reference is printed before anything else can fail, because the job costs money.
         _tell_reference(job, options, terminal)
         return await _wait(job, options, terminal) if options.wait else DONE
 
 
 def _tell_reference(handle: mintlify.JobHandle, options: argparse.Namespace, terminal: Terminal) -> None:
-    """Print the reference of a paid job, on the other stream if the right one cannot be written."""
+    """Print the reference of a paid job. If its stream cannot be written, use the other stream."""
     note = f"reference: {handle.ref}"
     if options.wait and terminal.note(note):
         return
@@ -61,7 +61,7 @@ def _tell_reference(handle: mintlify.JobHandle, options: argparse.Namespace, ter
 
 
 async def _wait(handle: mintlify.JobHandle, options: argparse.Namespace, terminal: Terminal) -> int:
-    """Wait for the end of the job. Print its states as notes and its last record, or with watch each one."""
+    """Wait for the job's end. Print its states as notes and its last record, or with watch each record."""
     watch = options.verb == "watch"
     job: mintlify.Job | None = None
     try:
@@ -71,7 +71,7 @@ async def _wait(handle: mintlify.JobHandle, options: argparse.Namespace, termina
                     _show(job, handle.ref, options, terminal)
                 elif not job.done and not options.json:
                     terminal.note(record_line(job, handle.ref))
-    except asyncio.CancelledError:  # Ctrl-C or SIGTERM, because every other error names the job
+    except asyncio.CancelledError:  # Ctrl-C or SIGTERM; every other error names the job
         terminal.note(f"the job keeps running; wait for it with: mintlify-async job wait {handle.ref}")
         raise
     assert job is not None  # watch() yields at least one record
@@ -95,7 +95,7 @@ def _show(job: mintlify.Job, ref: mintlify.JobRef, options: argparse.Namespace, 
 def record_line(job: mintlify.Job, ref: mintlify.JobRef) -> str:
     """Return a record as one line. The service's texts cannot break the line.
 
-    Its first word can be pasted as a command's REF: an id that a shell would change is shown as a reference.
+    Its first word can be used as REF of a command. If a shell would change the id, the reference is shown.
     """
     is_plain = re.fullmatch("[A-Za-z0-9_][A-Za-z0-9._-]*", job.id)
     name = job.id if is_plain else str(mintlify.JobRef(ref.project_id, job.id))

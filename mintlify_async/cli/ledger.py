@@ -1,4 +1,4 @@
-"""``ledger`` lists the dedupe keys of a ledger, and settles by hand the ones whose outcome is open."""
+"""``ledger`` lists the dedupe keys of a ledger, and closes claims with an unknown outcome."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .terminal import Terminal, shell_word
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """List the claims, record a job for one, or delete a key."""
+    """List the claims, record the job of a claim, or delete a key."""
     async with open_ledger(options, create=False) as store:
         ledger = mintlify.Ledger(store)
         match options.verb:

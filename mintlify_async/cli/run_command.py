@@ -17,11 +17,11 @@ from .terminal import OutputError, Terminal
 T = TypeVar("T")
 
 Command = Callable[[argparse.Namespace, Terminal], Coroutine[Any, Any, int] | int]
-"""A coroutine function, which gets an event loop, or a plain function, which makes its own."""
+"""A coroutine function, which runs in an event loop, or a plain function, which makes its own loop."""
 
 
 class _Notes(logging.Handler):
-    """Prints log lines as notes, so that they do not land in a growing answer."""
+    """Prints log lines as notes, so that they do not appear inside a growing answer."""
 
     def __init__(self, terminal: Terminal) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ def run(command: Command, options: argparse.Namespace) -> int:
     except asyncio.CancelledError:
         terminal.note("terminated")
         return TERMINATED
-    except BrokenPipeError:  # also an OSError, but `main` exits quietly for it
+    except BrokenPipeError:  # it is an OSError, but `main` exits without a message for it
         raise
     except (MintlifyError, UsageError, OutputError, OSError) as error:
         return explain(error, terminal)
@@ -64,7 +64,7 @@ async def until_terminated(step: Coroutine[Any, Any, T]) -> T:
     assert task is not None
     loop = asyncio.get_running_loop()
 
-    def cancel(*_: object) -> None:  # as asyncio does it for Ctrl-C: a step that blocks the loop can see it
+    def cancel(*_: object) -> None:  # like asyncio's handler for Ctrl-C, so that a blocking step can see it
         task.cancel()
         loop.call_soon_threadsafe(lambda: None)
 

@@ -54,7 +54,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
 async def _signal() -> None:
     """Wait for Ctrl-C or SIGTERM."""
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
-    with suppress(NotImplementedError):  # on Windows, Ctrl-C cancels the command instead
+    with suppress(NotImplementedError):  # on Windows, Ctrl-C cancels the command
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopped.set)
     await stopped.wait()

@@ -1,4 +1,4 @@
-"""The settings of a command from its environment and flags, and the session made from them."""
+"""The settings of a command, from flags and environment variables, and the session that uses them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import mintlify_async as mintlify
 from .error_advice import SettingsError, UsageError
 
 SHARED_VARIABLE = "MINTLIFY_API_KEY"
-"""Stands for either key, where the key's own variable is unset."""
+"""Is used for either key if the key's own variable is unset."""
 
 
 @frozen
@@ -23,8 +23,8 @@ class Setting:
 
     Args:
         argument: The argument of ``MintlifySession``.
-        use: Its use, ``jobs`` or ``questions``, or empty if nothing needs it.
-        where: A description of the setting, and where to find it.
+        use: The operations that need the setting, ``jobs`` or ``questions``. Empty if none needs it.
+        where: A description of the setting, and the place to find it.
     """
 
     argument: str
@@ -33,34 +33,34 @@ class Setting:
 
     @property
     def is_key(self) -> bool:
-        """Whether it is a secret key."""
+        """Whether the setting is a secret key."""
         return self.argument.endswith("_key")
 
     @property
     def is_secret(self) -> bool:
-        """Whether its value is not shown. The URL of a proxy may contain a password."""
+        """Whether the value is hidden. The URL of a proxy may contain a password."""
         return self.is_key or self.argument == "proxy"
 
     @property
     def variable(self) -> str:
-        """Its environment variable."""
+        """The name of the environment variable."""
         return "MINTLIFY_" + self.argument.replace("_key", "_api_key").upper()
 
     def source(self, options: argparse.Namespace) -> str:
-        """Return the flag if it is given, else the variable."""
+        """Return the name of the flag if it is given, else of the variable."""
         return self.flag if self.flag_value(options) else self.variable
 
     @property
     def flag(self) -> str:
-        """The flag that replaces the variable. Keys have none, because other users can see arguments."""
+        """The flag that replaces the variable. Keys have no flag, because other users can see arguments."""
         return "" if self.is_key else "--" + self.argument.removesuffix("_id").replace("_", "-")
 
     def flag_value(self, options: argparse.Namespace | None) -> str | None:
-        """Return the flag's value, or None if it is not given or the command has no such flag."""
+        """Return the flag's value. None if the flag is not given, or if the command has no such flag."""
         return getattr(options, self.argument.removesuffix("_id"), None)
 
     def value(self, options: argparse.Namespace | None = None) -> str:
-        """Return the flag's value, or else the variable's, or an empty text if none is set."""
+        """Return the flag's value, or else the variable's. Without both, return an empty text."""
         shared = os.environ.get(SHARED_VARIABLE, "") if self.is_key else ""
         return self.flag_value(options) or os.environ.get(self.variable, "") or shared
 
@@ -86,12 +86,12 @@ def open_session(
 
     Args:
         options: The arguments of the command.
-        needed: The required settings, checked before anything is read or sent.
+        needed: The required settings. They are checked before anything is read or sent.
         arguments: Additional arguments of ``MintlifySession``.
 
     Raises:
-        SettingsError: Settings are missing. It has a line for each.
-        UsageError: ``--keep-text`` without ``--record``.
+        SettingsError: Settings are missing. The message has one line for each setting.
+        UsageError: ``--keep-text`` was given without ``--record``.
     """
     if missing := [setting for setting in needed if not setting.value(options)]:
         raise SettingsError("\n".join(map(_missing, missing)))
@@ -103,7 +103,7 @@ def open_session(
         raise UsageError("--keep-text needs --record FILE")
     session = mintlify.MintlifySession(**arguments)
     if record:
-        from ..testing import Recorder  # loaded on use, because few commands record
+        from ..testing import Recorder  # loaded here, because few commands record
 
         Recorder(record, keep_text=keep_text).record(session)
     return session

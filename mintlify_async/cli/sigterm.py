@@ -1,4 +1,4 @@
-"""Handles SIGTERM, with which CI services end a run, for the length of a block."""
+"""Handles SIGTERM inside a block. CI services end a run with SIGTERM."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from threading import current_thread, main_thread
 
 @contextmanager
 def on_sigterm(handler: Callable[..., object]) -> Generator[None]:
-    """Let *handler* take SIGTERM in the block, if this is the main thread and SIGTERM is not ignored."""
+    """Call *handler* for SIGTERM inside the block, in the main thread and unless SIGTERM is ignored."""
     previous = signal.getsignal(signal.SIGTERM)
-    # Only the main thread can set handlers. None is a handler that was not set by Python.
+    # Only the main thread can set handlers. None is a handler that Python did not set.
     if current_thread() is not main_thread() or previous in (None, signal.SIG_IGN):
         yield
         return

@@ -1,4 +1,4 @@
-"""Reads standard input and files as text in UTF-8. Ctrl-C and SIGTERM end a read, also in an event loop."""
+"""Reads standard input and files as UTF-8 text. Ctrl-C and SIGTERM end a read, also in an event loop."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import IO, NoReturn
 from .error_advice import UsageError
 
 AGAIN = 0.05
-"""Seconds until a signal that has not ended a read is sent again."""
+"""Seconds until a signal is sent again, if it did not end a read."""
 
 
 def read_text(words: Sequence[str], what: str) -> str:
-    """Return *words* as one text, or standard input if they are ``-`` or none.
+    """Return *words* as one text. If they are ``-`` or empty, return standard input.
 
     Raises:
-        UsageError: There is no text, or only blanks, or it is not UTF-8.
+        UsageError: The text is missing, blank, or not UTF-8.
     """
     from_input = not words or list(words) == ["-"]
     if from_input and (is_closed() or (not words and sys.stdin.isatty())):
@@ -42,7 +42,7 @@ def read_file(name: str) -> str:
         UsageError: Standard input is closed, or the text is not UTF-8.
         OSError: The file cannot be read.
     """
-    with interruptible():  # a file may be a pipe, such as that of `<(program)`
+    with interruptible():  # a file may be a pipe, as in `<(program)`
         data = _binary_input().read() if name == "-" else Path(name).read_bytes()
     return _decoded(data, "standard input" if name == "-" else name)
 
@@ -51,7 +51,7 @@ def read_line() -> str | None:
     """Return the next line of standard input, or None at its end.
 
     Raises:
-        UsageError: As :func:`read_file`.
+        UsageError: As for :func:`read_file`.
     """
     with interruptible():
         line = _binary_input().readline()
@@ -67,38 +67,38 @@ def is_closed() -> bool:
 def _binary_input() -> IO[bytes]:
     if is_closed():
         raise UsageError("standard input is closed")
-    # Python would decode by the locale, and in the C locale hide bytes that are not text.
+    # Python would decode with the locale, and with the C locale hide bytes that are not text.
     return sys.stdin.buffer
 
 
 def _decoded(data: bytes, source: str) -> str:
-    """Return *data* as text without a byte order mark, each line ending as one character."""
+    """Return *data* as text without a byte order mark. Each line ending becomes one character."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = "\0"
-    if "\0" in text:  # UTF-16, or no text at all
+    if "\0" in text:  # UTF-16, or no text
         raise UsageError(f"{source} is not text in UTF-8")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 @contextmanager
 def interruptible() -> Generator[None]:
-    """Let the first Ctrl-C or SIGTERM end a blocking read inside the block.
+    """The first Ctrl-C or SIGTERM inside the block ends a blocking read.
 
-    The handlers of a running event loop only cancel a task, and the loop is blocked by the read.
+    The handlers of a running event loop only cancel a task, but the read blocks the loop.
     """
-    if threading.current_thread() is not threading.main_thread():  # it alone can set handlers
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can set handlers
         yield
         return
     arrived: list[int] = []
-    late: list[int] = []  # after the read
+    late: list[int] = []  # signals after the read
     over = False
 
     def end_read(number: int, frame: FrameType | None) -> None:
         if over:
             late.append(number)
-        elif not arrived:  # a repeated one must not interrupt what follows the read
+        elif not arrived:  # a repeated signal must not interrupt the code after the read
             arrived.append(number)
             (_terminate if number == signal.SIGTERM else signal.default_int_handler)(number, frame)
 
@@ -122,10 +122,10 @@ def interruptible() -> Generator[None]:
 
 @contextmanager
 def _repeated(numbers: Collection[int], arrived: Sequence[int]) -> Generator[None]:
-    """Send each of the signals *numbers* again until *arrived* says that its handler has run.
+    """Send the signals *numbers* again, until *arrived* shows that a handler has run.
 
-    A read is interrupted only by a signal that comes while it waits. After one that came a moment before,
-    for instance while readline shows its prompt, Python would not run the handler until the next key.
+    A signal interrupts a read only while the read waits. If a signal comes a moment before, for example while
+    readline shows its prompt, Python would not run the handler until the next key.
     """
     main_thread = threading.get_ident()
     from_signals, to_thread = socket.socketpair()
@@ -153,8 +153,8 @@ def _repeated(numbers: Collection[int], arrived: Sequence[int]) -> Generator[Non
 
 
 def _raise_if_cancelled() -> None:
-    """Raise if a signal came before the read, and has only cancelled the task."""
-    with suppress(RuntimeError):  # no loop runs
+    """Raise CancelledError if a signal came before the read, and only cancelled the task."""
+    with suppress(RuntimeError):  # without a loop
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError

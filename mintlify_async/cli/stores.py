@@ -1,4 +1,4 @@
-"""Opens the ledger that a flag or a variable names: a SQLite file, or a URL."""
+"""Opens the ledger from a flag or a variable. A ledger is a SQLite file or a URL."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from ..storage import Store
 from .error_advice import UsageError
 
 LEDGER_VARIABLE: Final = "MINTLIFY_LEDGER"
-"""Names the ledger of a command without ``--ledger``. Other users cannot see a password in it."""
+"""The variable for the ledger of a command without ``--ledger``. Other users cannot see a password in it."""
 
 
 @asynccontextmanager
 async def open_ledger(options: argparse.Namespace, *, create: bool) -> AsyncGenerator[Store]:
-    """Open the ledger that ``--ledger`` or the variable names, for the length of a block.
+    """Open the ledger from ``--ledger`` or the variable, for the length of a block.
 
     Args:
         options: The arguments of the command.
-        create: Whether to make a file that does not exist, with its folder. An empty cache of a CI service
-            has none.
+        create: Whether to make a missing file, with its folder. The empty cache of a CI service has no file.
 
     Raises:
-        UsageError: There is no such ledger.
-        ConfigurationError: The file's name is invalid.
+        UsageError: The ledger does not exist.
+        ConfigurationError: The name of the file is invalid.
     """
     name = options.ledger or os.environ.get(LEDGER_VARIABLE, "")
     if not name:
@@ -50,8 +49,8 @@ async def open_ledger(options: argparse.Namespace, *, create: bool) -> AsyncGene
     elif scheme and ("://" in name or scheme[1].lower() in SCHEMES):
         known = ", ".join(f"{one}://" for one in SCHEMES)
         raise UsageError(f"the ledger {scheme[1]}:… is no SQLite file, and no URL that starts with {known}")
-    elif name == "git" or name.startswith("git:"):  # a ledger of 0.2; a file of that name protects nothing
-        raise UsageError(f"--ledger {name}: git ledgers are gone; name a FILE that the next run has, too")
+    elif name == "git" or name.startswith("git:"):  # a ledger of 0.2; a file would protect nothing
+        raise UsageError(f"--ledger {name}: git ledgers no longer exist; name a FILE that the next run keeps")
     else:
         yield _file_store(check_path(name, "ledger"), create=create)
 
@@ -81,4 +80,4 @@ def _file_store(name: str, *, create: bool) -> mintlify.SQLiteStore:
 
 def _may_be_database(name: str) -> bool:
     with Path(name).open("rb") as file:
-        return file.read(16) in (b"", b"SQLite format 3\0")  # SQLite begins an empty file
+        return file.read(16) in (b"", b"SQLite format 3\0")  # a new SQLite file is empty

@@ -1,8 +1,8 @@
-"""Writes answers to standard output, and everything else to standard error.
+"""Writes results to standard output, and everything else to standard error.
 
-Colours and Markdown need rich (the extra ``cli``) and a terminal that can show them. Otherwise the output is
-plain text. A region that is drawn again and again needs the lines below it. While there is such a region,
-notes are printed above it, and typed keys are not shown.
+Colours and Markdown need rich (the extra ``cli``) and a terminal that supports them. Otherwise the output is
+plain text. A growing answer is drawn repeatedly on the last lines. During this time, notes are printed above
+these lines, and typed keys are not shown.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters but line endings and tabs: the text of an answer must not control the terminal."""
+"""Control characters except line endings and tabs. An answer's text must not control the terminal."""
 
 REFRESHES_PER_SECOND = 8
-"""How often a growing answer is drawn. Drawing it at each piece would take quadratic time."""
+"""Number of draws of a growing answer per second. Drawing each piece would take quadratic time."""
 
 
 class OutputError(Exception):
@@ -42,31 +42,31 @@ class OutputError(Exception):
 
 
 class _Closed(io.TextIOBase):
-    """Stands in for a stream that the program was started without."""
+    """Replaces a stream that the program was started without."""
 
     def write(self, text: str, /) -> int:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 def one_word(text: str) -> str:
-    """Return *text*, which the service sent, as one word without blanks, line endings and brackets.
+    """Return *text* of the service as one word without blanks, line endings and brackets.
 
-    CI services obey lines that start with ``::`` or contain ``##[``. Only a colon at the start is quoted, so
-    that an id or a URL can be copied.
+    CI services execute lines that start with ``::`` or contain ``##[``. Only a colon at the start is quoted,
+    so an id or a URL can still be copied.
     """
     word = quote(text, safe="/?#&=%@+~,;!$'()*:", errors="replace")
     return f"%3A{word[1:]}" if word.startswith(":") else word
 
 
 def inert(text: str) -> str:
-    """Return *text* as one line that no CI service obeys, such as ``##vso[…]``, and no terminal either."""
+    """Return *text* in one line that controls no terminal and no CI service, such as with ``##vso[…]``."""
     return re.sub(r"##(?=\w*\[)", "# #", CONTROLS.sub("", " ".join(text.splitlines())))
 
 
 def shell_word(text: str) -> str:
-    r"""Return *text* as one printable word that can be pasted into bash, zsh or a POSIX shell.
+    r"""Return *text* as one printable word to paste into bash, zsh or a POSIX shell.
 
-    Text that cannot be seen, and the ``##[`` that CI services obey, need the form ``$'\n'`` of bash and zsh.
+    Invisible text, and the ``##[`` that CI services execute, need the form ``$'\n'`` of bash and zsh.
     """
     if text.isprintable() and "##[" not in text:
         return shlex.quote(text)
@@ -80,7 +80,7 @@ def _escape(character: str) -> str:
 
 
 def hide_keys(stream: IO[str]) -> Callable[[], None]:
-    """Stop the terminal from showing typed keys, such as ``^C``, which still work.
+    """Stop the terminal from showing typed keys, such as ``^C``. The keys still work.
 
     Returns:
         A function that shows them again.
@@ -95,25 +95,25 @@ def hide_keys(stream: IO[str]) -> Callable[[], None]:
 
     def apply(attributes: list[Any]) -> None:
         with suppress(OSError, termios.error):
-            if os.tcgetpgrp(descriptor) == os.getpgrp():  # because this would stop a background process
+            if os.tcgetpgrp(descriptor) == os.getpgrp():  # this call would stop a background process
                 termios.tcsetattr(descriptor, termios.TCSANOW, attributes)
 
     hidden = list(previous)
-    hidden[3] &= ~termios.ECHO  # 3 is the place of the local modes
+    hidden[3] &= ~termios.ECHO  # 3 is the index of the local modes
     apply(hidden)
     return lambda: apply(previous)
 
 
 class Blocks:
-    """Splits growing Markdown text at blank lines between its outermost blocks and list items."""
+    """Splits growing Markdown text at blank lines between top-level blocks and list items."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._open: list[str] = []  # the pieces of the line that grows
+        self._open: list[str] = []  # the pieces of the current line
         self._state = START
 
     def feed(self, text: str) -> list[str]:
-        """Add a piece of text. Return the blocks that are finished now."""
+        """Add a piece of text. Return the blocks that are now complete."""
         self._open.append(text)
         if "\n" not in text:
             return []
@@ -135,12 +135,12 @@ class Blocks:
 
     @property
     def tail(self) -> str:
-        """The block that is not finished yet."""
+        """The incomplete block."""
         return "".join([*self._lines, *self._open])
 
 
 class _MarkdownView:
-    """Prints each finished block once. Only the growing block is drawn again and again."""
+    """Prints each complete block once. Only the growing block is drawn repeatedly."""
 
     def __init__(self, console: Console) -> None:
         from rich.live import Live
@@ -150,11 +150,11 @@ class _MarkdownView:
         self._empty = True
         self._loop = asyncio.get_running_loop()
         self._start = self._loop.time()
-        # The growing block is cropped to the screen. A finished block is printed in full.
+        # The growing block is cut to the size of the screen. A complete block is printed in full.
         self._live = Live(
             console=console,
             get_renderable=self._growing,
-            auto_refresh=False,  # its thread draws between the two halves of a print
+            auto_refresh=False,  # its thread would draw in the middle of a print
             transient=True,
             vertical_overflow="crop",
         )
@@ -202,7 +202,7 @@ def _markdown(text: str) -> Any:
 
 
 def _print(console: Console | None, stream: TextIO, text: str, style: str | None = None) -> None:
-    """Write *text*. A console writes it above the region that is drawn again and again."""
+    """Write *text*. If a growing answer is drawn, a console writes the text above it."""
     if console is None:
         stream.write(text)
         stream.flush()
@@ -211,7 +211,7 @@ def _print(console: Console | None, stream: TextIO, text: str, style: str | None
 
 
 def _console(stream: TextIO) -> Console | None:
-    """Return rich's console for a terminal, or None for a pipe or without rich."""
+    """Return rich's console for a terminal. None for a pipe, or without rich."""
     if not stream.isatty():
         return None
     try:
@@ -233,7 +233,7 @@ def _output_errors() -> Generator[None]:
 
 
 class Terminal:
-    """Standard output and standard error, or the given streams. *plain* means plain text without colours."""
+    """Standard output and standard error, or other streams. *plain* means no colours and no Markdown."""
 
     def __init__(
         self,
@@ -245,11 +245,11 @@ class Terminal:
         self.out = cast("TextIO", out or sys.stdout or _Closed())
         self.err = cast("TextIO", err or sys.stderr or _Closed())
         self._one_screen = self.out.isatty() and self.err.isatty()
-        self._in_line = False  # whether standard output stands in the middle of a line
+        self._in_line = False  # whether the last line of standard output has no line ending
         plain = plain or os.environ.get("TERM") == "dumb"
         self._out_console = None if plain else _console(self.out)
         self._err_console = None if plain else _console(self.err)
-        if self._one_screen:  # one console draws both, so that a note does not land in a growing answer
+        if self._one_screen:  # one console draws both, so that a note does not appear in an answer
             self._err_console = self._out_console
 
     def write(self, text: str, end: str = "\n") -> None:
@@ -257,7 +257,7 @@ class Terminal:
 
         Raises:
             OutputError: Standard output cannot be written.
-            BrokenPipeError: The program that reads it has exited.
+            BrokenPipeError: The program that reads standard output has exited.
         """
         with _output_errors():
             _print(self._out_console, self.out, CONTROLS.sub("", text) + end)
@@ -265,20 +265,20 @@ class Terminal:
             self._in_line = not (text + end).endswith("\n")
 
     def record(self, value: Mapping[str, Any]) -> None:
-        """Write a line of JSON. Its text is as the service sent it."""
-        # Only ASCII can express half of a surrogate pair.
+        """Write a line of JSON. Its texts are unchanged."""
+        # Only ASCII escapes can express a lone surrogate.
         with _output_errors():
             self.out.write(json.dumps(value) + "\n")
             self.out.flush()
 
     def note(self, text: str = "", style: str = "dim") -> bool:
-        """Write one line that is not part of the answer. Return whether it could be written."""
+        """Write one line that is not part of the answer. Return whether that succeeded."""
         text = inert(text)
         if self._one_screen and self._in_line:
             self.write("")
         try:
             _print(self._err_console, self.err, text + "\n", style)
-        except OSError:  # a note is no reason to end a command
+        except OSError:  # a failed note must not end a command
             return False
         return True
 
@@ -304,7 +304,7 @@ class Terminal:
 
     @contextmanager
     def progress(self, text: str) -> Generator[None]:
-        """Show *text* with the elapsed time while the block runs, if the terminal can."""
+        """Show *text* with the elapsed time while the block runs, if the terminal supports it."""
         if self._err_console is None:
             yield
             return

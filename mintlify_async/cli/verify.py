@@ -1,4 +1,4 @@
-"""``doctor --verify`` asks the service, and says which assumptions about it are true.
+"""``doctor --verify`` sends requests to the service, and shows which assumptions about it are true.
 
 The rows are the rows of the documentation page "What we assume", in the same order.
 """
@@ -44,7 +44,7 @@ MISSING_JOB = "doctor-verify-no-such-job"
 CREDITS_PER_ANSWER = 23
 CREDITS_PER_JOB = 110
 JOB_SECONDS = 1800.0
-"""Longest wait for the end of a job."""
+"""Maximum time to wait for the end of a job, in seconds."""
 
 NAMES = (
     *("base URL", "get-job path", "key prefixes", "thread headers"),
@@ -56,12 +56,12 @@ NAMES = (
 )
 NO_SETTING = "no setting fixes this: record it with --record FILE and report it"
 OLD_STREAM = "AI SDK 4"
-"""What the error for an answer of the v1 endpoint says."""
+"""This text is in the error for an answer of the v1 endpoint."""
 HOURS_APART = 0.4
-"""From this many hours between a job's creation and now, its date is not UTC; zones differ by half hours."""
+"""With this difference in hours between a job's creation and now, its date is not in UTC."""
 KNOWN_RESETS = {"retry-after", "retry-after-ms", "ratelimit-reset", "x-ratelimit-reset"}
 ANY_KEY: dict[str, Any] = {"assumptions": mintlify.Assumptions(admin_key_prefix="", assistant_key_prefix="")}
-"""The options of a session that takes a key with any prefix."""
+"""The options of a session that accepts keys with any prefix."""
 ANY_KEY_LINE = 'assumptions=Assumptions(admin_key_prefix="", assistant_key_prefix="")'
 
 MakeSession = Callable[[], mintlify.MintlifySession]
@@ -69,7 +69,7 @@ MakeSession = Callable[[], mintlify.MintlifySession]
 
 @define
 class Row:
-    """One assumption: ``held``, ``broken`` or ``not seen``, with the evidence and the fixing setting."""
+    """One assumption: ``held``, ``broken`` or ``not seen``, with the evidence and the setting to change."""
 
     status: str = "not seen"
     evidence: str = "one run cannot show it"
@@ -78,16 +78,16 @@ class Row:
 
 @define
 class Verification:
-    """One run, with the requests in their order and their results.
+    """One run: the requests in their order, and their results.
 
     Args:
-        make: Makes a session with the user's settings, which takes keys with any prefix.
-        keys: The keys by kind, ``admin`` and ``assistant``. An operation without its key is left out.
-        tell: Gets a text about each step.
+        make: Makes a session with the user's settings that accepts keys with any prefix.
+        keys: The keys by kind, ``admin`` and ``assistant``. Operations without a key are left out.
+        tell: Is called with a text about each step.
         rows: The result for each assumption.
-        trouble: Failures that say nothing about an assumption.
+        trouble: Failures that show nothing about an assumption.
         unknown: The unknown types and fields of events.
-        foreign: A response of another server, unless an operation shows that this is the service.
+        foreign: The error of a response that may come from another server. The row "base URL" decides.
     """
 
     make: MakeSession
@@ -99,7 +99,7 @@ class Verification:
     foreign: str = ""
 
     async def run(self, *, with_job: bool) -> None:
-        """Send everything."""
+        """Send all requests."""
         async with self.make() as session:
             if "assistant" in self.keys and not await self._questions(session):
                 return
@@ -113,12 +113,12 @@ class Verification:
             self.broken("base URL", self.foreign, "MINTLIFY_BASE_URL=…")
 
     def held(self, name: str, evidence: str) -> None:
-        """Note that an assumption is true, if nothing has shown that it is false."""
+        """Record that an assumption is true, unless it was shown to be false."""
         if self.rows[name].status != "broken":
             self.rows[name] = Row("held", evidence)
 
     def broken(self, name: str, evidence: object, fix: str = NO_SETTING) -> None:
-        """Note that an assumption is false, and the setting that fixes it."""
+        """Record that an assumption is false, and the setting that corrects it."""
         self.rows[name] = Row("broken", str(evidence), fix)
 
     def _accepted(self, kind: str) -> None:
@@ -129,7 +129,7 @@ class Verification:
             self.broken("key prefixes", f"an {kind} key that begins otherwise is accepted", ANY_KEY_LINE)
 
     def _failed(self, error: MintlifyError) -> None:
-        """Judge an error of no special operation. A 429 shows whether it has the time of the next try."""
+        """Record an error of any operation. A 429 shows whether the service sends the time to wait."""
         if isinstance(error, APIStatusError) and 300 <= error.status < 400:
             evidence = f"it answers {error.status} and names {error.headers.get('location')!r}"
             self.broken("base URL", evidence, "MINTLIFY_BASE_URL=…")
@@ -173,7 +173,7 @@ class Verification:
         return True
 
     def _reached(self, error: MintlifyError) -> bool:
-        """Judge an error of the first question. Return whether the service was reached."""
+        """Record an error of the first question. Return whether the service was reached."""
         match error:
             case BadRequestError() if "fp" in error.body:
                 evidence = f'a question with fp="anonymous" was refused: {error.status}'
@@ -184,14 +184,14 @@ class Verification:
             case UnexpectedResponseError():
                 self.broken("framing", error)
             case StreamError():
-                pass  # judged with the events
+                pass  # recorded with the events
             case _:
                 self._failed(error)
                 return isinstance(error, APIStatusError) and error.status >= 400
         return True
 
     def _stream(self, events: list[Event], error: MintlifyError | None) -> None:
-        """Judge an answer by its events and by the error that ended it."""
+        """Record the results of an answer: its events, and the error that ended it."""
         self.held("framing", f"{len(events)} server-sent events")
         self.held("part shapes", "every event of a known type has its fields, and its part was started")
         self.held("the v1 endpoint", "the v2 endpoint sends the stream of AI SDK 5 and later")
@@ -208,7 +208,7 @@ class Verification:
                 self.broken("part shapes", error)
             case StreamInterruptedError(__cause__=None):
                 self.broken("a stream is complete", error, "except StreamInterruptedError: error.text")
-            case _:  # an error of the network or of the service
+            case _:  # from the network or the service
                 self._failed(error)
 
     def _request_id(self, headers: Mapping[str, str]) -> None:
@@ -272,7 +272,7 @@ class Verification:
             self.held(row, f"statuses: {', '.join(statuses)}")
 
     def _date(self, job: mintlify.Job | None) -> None:
-        """Compare the creation's date with the date of the response, which is in UTC."""
+        """Compare the job's creation date with the date of the response, which is in UTC."""
         name = "a date without a zone is UTC"
         if job is None or job.raw is None:
             return
@@ -292,7 +292,7 @@ class Verification:
 
 
 def _matching(names: Iterable[str], pattern: str) -> list[str]:
-    """Return the matching *names*, without the names that are assumed to name the thread."""
+    """Return the *names* that match, without the header names of the current assumptions."""
     assumed = mintlify.Assumptions()
     ours = (assumed.thread_id_header, assumed.thread_key_header)
     return sorted(name for name in names if name not in ours and re.fullmatch(pattern, name))
@@ -312,7 +312,7 @@ async def _ask(
 
 
 def _agreed(terminal: Terminal) -> bool:
-    """Ask the user, if there is one."""
+    """Ask the user to agree. Without a terminal, return False."""
     if is_closed() or not sys.stdin.isatty():
         return False
     terminal.note("continue? [y/N]")

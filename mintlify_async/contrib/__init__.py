@@ -1,14 +1,14 @@
-"""Optional parts, each with an extra: relay, stores on Redis and Postgres, tracing. The core imports none."""
+"""Optional parts, each with an extra: relay, Redis and Postgres stores, tracing. The core imports none."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..habits import missing_names
+from ..wrong_names import missing_names
 
 
 def extra_missing(extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
-    """Return the error for a part that cannot be imported, with the line that installs the extra."""
+    """Return the error for a part that cannot be imported. It says how to install the extra."""
     return ModuleNotFoundError(
         f"{error}: mintlify_async.contrib.{extra} needs the extra {extra}; "
         f'run: pip install "mintlify-async[{extra}]"',
@@ -16,5 +16,5 @@ def extra_missing(extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError
     )
 
 
-if not TYPE_CHECKING:  # a type checker finds the mistake
+if not TYPE_CHECKING:  # a type checker reports the mistake without it
     __getattr__ = missing_names(__name__)

@@ -1,4 +1,4 @@
-"""OpenTelemetry traces and metrics (extra ``otel``), with one ``invoke_agent`` span per operation.
+"""OpenTelemetry traces and metrics (extra ``otel``). Each operation has one ``invoke_agent`` span.
 
 Install with ``pip install "mintlify-async[otel]"`` and give the session an observer::
 
@@ -10,9 +10,8 @@ The names, and the structure of messages, follow version 0.1.0 of OpenTelemetry'
 generative AI (``semantic-conventions-genai``). They are still in development. Attributes that these
 conventions do not have for an ``invoke_agent`` client span start with ``mintlify.``. Prompts, answers and the
 texts of errors, which may quote them, are recorded only if *capture_content* is set. A cancelled operation
-has ``error.type`` = ``CancelledError``. A reply that you leave before its end has no error. The spans of
-aiohttp's instrumentation become children of the span, which is not the current one while your code handles an
-event.
+has ``error.type`` = ``CancelledError``. If you leave a reply before its end, the span has no error. The span
+is the parent of aiohttp's spans. It is not the current span while your code handles an event.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ..errors import APIStatusError, OutcomeUnknownError, QuotaExceededError, RateLimitError
-from ..habits import helpful
 from ..settings.options import Fact
 from ..version import __version__
+from ..wrong_names import helpful
 from . import extra_missing
 
 try:
@@ -43,10 +42,10 @@ SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai/0.1.0"
 """The version of the conventions that the spans follow."""
 
 ATTRIBUTES: Final[Mapping[str, str]] = {
-    "conversation_id": "gen_ai.conversation.id",  # the thread's id, or the job's
+    "conversation_id": "gen_ai.conversation.id",  # the id of the thread or of the job
     "domain": "gen_ai.agent.id",  # and gen_ai.agent.name
     "finish_reason": "gen_ai.response.finish_reasons",
-    "input": "gen_ai.input.messages",  # the question or prompt without its history, only with capture_content
+    "input": "gen_ai.input.messages",  # the question or prompt without the history, only with capture_content
     "output": "gen_ai.output.messages",  # only with capture_content
     "pr_link": "mintlify.job.pr_link",
     "project_id": "gen_ai.agent.id",  # and gen_ai.agent.name
@@ -54,7 +53,7 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     "server_port": "server.port",
     "status": "mintlify.job.status",
 }
-"""The span's attribute for a fact. Any other fact is ``mintlify.`` and its name."""
+"""By fact: the attribute of the span. Any other fact becomes ``mintlify.`` and its name."""
 
 MEASURED: Final = (
     "gen_ai.operation.name",
@@ -66,12 +65,12 @@ MEASURED: Final = (
 """The attributes of all metrics."""
 
 REASONS: Final = {"content-filter": "content_filter", "tool-calls": "tool_call"}
-"""The conventions' words for reasons of an answer's end, where the service has others."""
+"""By finish reason of the service: the word of the conventions, if it differs."""
 
 
 @helpful
 class OpenTelemetryObserver:
-    """Makes one span per operation of a session.
+    """Makes one span for each operation of a session.
 
     Args:
         tracer_provider: The provider of the tracer. The default is the global one.
@@ -92,7 +91,7 @@ class OpenTelemetryObserver:
         self._instruments = _Instruments(meter_provider)
 
     def start(self, operation: str, facts: Mapping[str, Fact]) -> _Operation:
-        """Start a span, with the attributes that a sampler may look at."""
+        """Start a span, with the attributes that a sampler can use."""
         attributes: dict[str, Fact | list[str]] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.provider.name": "mintlify",
@@ -109,7 +108,7 @@ class OpenTelemetryObserver:
 
 
 class _Instruments:
-    """The histograms and counters of an observer. The histograms are those of the conventions."""
+    """The histograms and counters of an observer. The histograms are defined by the conventions."""
 
     def __init__(self, provider: MeterProvider | None) -> None:
         meter = metrics.get_meter("mintlify_async", __version__, provider, SCHEMA_URL)
@@ -136,7 +135,7 @@ class _Measured:
         self._instruments = instruments
         self._operation = operation
         self._attributes = {name: attributes[name] for name in MEASURED if name in attributes}
-        self._time = asyncio.get_running_loop().time  # any thread may ask it
+        self._time = asyncio.get_running_loop().time  # any thread may call it
         self._start = self._time()
 
     def first_chunk(self) -> None:
@@ -164,13 +163,13 @@ class _Operation:
         self._answer = self._reason = ""
 
     def active(self) -> AbstractContextManager[object]:
-        """Return a block in which the span is the current one. Only :meth:`end` records errors."""
+        """Return a block in which the span is the current span. Only :meth:`end` records errors."""
         return trace.use_span(
             self._span, end_on_exit=False, record_exception=False, set_status_on_exception=False
         )
 
     def set(self, name: str, value: Fact) -> None:
-        """Set the attribute that the conventions name for a fact."""
+        """Set the attribute for a fact."""
         if name == "output":
             self._answer = str(value)
         elif name == "finish_reason":
@@ -184,7 +183,7 @@ class _Operation:
             self._measured.first_chunk()
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the span with the class of *error*. Its text is content, because it may quote the service."""
+        """End the span with the class of *error*. The error's text is content, because it may quote texts."""
         self._measured.end(error)
         if error is not None:
             self._span.set_attribute("error.type", type(error).__name__)
@@ -199,7 +198,7 @@ class _Operation:
 
 
 def _attributes(name: str, value: Fact, *, capture: bool) -> dict[str, Fact | list[str]]:
-    """Return the attributes for a fact. The answer's is made at the end, when its reason is known."""
+    """Return the attributes for a fact. The answer's attribute is made at the end, with the finish reason."""
     if name == "base_url":
         parts = urlsplit(str(value))
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -213,6 +212,6 @@ def _attributes(name: str, value: Fact, *, capture: bool) -> dict[str, Fact | li
 
 
 def _message(role: str, text: str, **further: str) -> str:
-    """Return a list of one message in the conventions' structure, as JSON. Spans have no nested values."""
+    """Return a list with one message in the conventions' structure, as JSON. Spans have no nested values."""
     message = {"role": role, "parts": [{"type": "text", "content": text}], **further}
     return json.dumps([message], ensure_ascii=False)

@@ -1,7 +1,7 @@
-"""Runs the steps of a store on a server: some at a time, each within its time, each failure as a StateError.
+"""Runs the steps of a store on a server. Their number and time are limited, and failures are a StateError.
 
-A step that waits its turn loses no time of its own. If a step ahead of it got no answer, it does not wait for
-another time limit.
+The wait for a turn does not use up a step's time. If a step ahead got no response, the waiting step does not
+wait for another time limit.
 """
 
 from __future__ import annotations
@@ -19,18 +19,24 @@ from mintlify_async.runtime.time_limits import TimeLimit
 
 T = TypeVar("T")
 
+STEP_SECONDS: Final = 2.0
+"""The default of ``timeout=`` of each store: the maximum duration of one step, in seconds."""
+
 CANCEL_AGAIN: Final = 0.25
-"""Seconds between two cancellations of a step. Drivers swallow some, or clean up for too long."""
+"""Seconds between two cancellations of a step, because a driver may swallow one, or clean up for too long."""
+
+AWAY: Final = "check that the server runs and has a free connection, and that its URL and password are right"
+"""What the user can do if a server cannot be reached or does not respond."""
 
 
 class FirstLoop:
-    """Remembers the event loop that was first to use a client, to whose connections it may belong."""
+    """Stores the first event loop that used a client. The client's connections may belong to it."""
 
     def __init__(self) -> None:
         self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
 
     def is_running(self) -> bool:
-        """Return whether the running loop is the first one to ask."""
+        """Return whether the running loop is the first loop that called this."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = weakref.ref(loop)
@@ -38,13 +44,13 @@ class FirstLoop:
 
 
 class StepLine:
-    """The line in which the steps of one event loop wait for their turn.
+    """The line in which the steps of one event loop wait.
 
     Args:
-        server: What the store is on, for the error.
-        places: Steps at a time.
+        server: The kind of the server, for the error.
+        places: Number of steps at the same time.
         failures: The errors that mean that the store cannot be used.
-        explain: Returns the reason of a failure, and whether the steps in the line would fail, too.
+        explain: Returns the reason of a failure, and whether the waiting steps would also fail.
     """
 
     def __init__(
@@ -64,10 +70,10 @@ class StepLine:
 
         Args:
             step: Starts the step.
-            seconds: The longest duration of the step, without its wait in the line.
+            seconds: Maximum duration of the step, without its wait in the line.
 
         Raises:
-            StateError: The step failed, or a step ahead of it did.
+            StateError: The step failed, or a step ahead of it failed.
         """
         outages = self._outages
         async with self._free:
@@ -75,7 +81,7 @@ class StepLine:
                 raise self._unusable(self._reason)
             try:
                 return await in_own_task(step(), seconds)
-            except MintlifyError:  # our own, some of which are RuntimeError or ValueError
+            except MintlifyError:  # errors of this package, some of which are a RuntimeError or ValueError
                 raise
             except self._failures as error:
                 reason, is_outage = self._explain(error)
@@ -93,15 +99,15 @@ class StepLine:
 async def in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
     """Run *step* of a driver in a separate task, for at most *seconds*.
 
-    The caller waits for asyncio alone, so its cancellation is never swallowed. When the caller ends, the step
-    is cancelled until it has ended, too.
+    The caller waits only for asyncio, so its cancellation is never swallowed. When the caller ends, the step
+    is cancelled repeatedly until it has ended.
 
     Raises:
-        TimeoutError: The time is over. The message has the error that the driver has hidden by trying again.
+        TimeoutError: The time is over. The message has the error that the driver's retries have hidden.
     """
     hidden: list[BaseException] = []
     task = asyncio.ensure_future(_keeping_hidden_error(step, hidden))
-    limit = TimeLimit(asyncio.get_running_loop().time() + seconds)  # an answer that has arrived is read first
+    limit = TimeLimit(asyncio.get_running_loop().time() + seconds)  # an arrived response is read first
     try:
         with suppress(TimeoutError), limit:
             await asyncio.wait([task])
@@ -110,9 +116,9 @@ async def in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
             task.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([task], timeout=CANCEL_AGAIN)
-        step.close()  # of a task that was cancelled before it began
+        step.close()  # closes the coroutine of a task that was cancelled before its start
         if not task.cancelled():
-            task.exception()  # retrieved, or asyncio logs that it never was
+            task.exception()  # mark as retrieved, otherwise asyncio logs it
     if task.cancelled():
         reason = f"; the last try: {described(hidden[0])}" if hidden else ""
         raise TimeoutError(f"no answer within the timeout of {seconds:g} s{reason}")
@@ -120,7 +126,7 @@ async def in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
 
 
 async def _keeping_hidden_error(step: Coroutine[Any, Any, T], hidden: list[BaseException]) -> T:
-    """Run *step*. If it is cancelled in a pause of a driver's retries, add the error before the pause.
+    """Run *step*. If it is cancelled in a pause between a driver's retries, keep the error before the pause.
 
     redis-py pauses in the ``except`` block of that error, so the error is the context of the cancellation.
     """
@@ -136,6 +142,6 @@ async def _keeping_hidden_error(step: Coroutine[Any, Any, T], hidden: list[BaseE
 
 
 def described(error: BaseException) -> str:
-    """Return the class and the first line of *error*. A database writes the row into the second."""
+    """Return the class and the first line of *error*. A database writes values into the second line."""
     line = printable(str(error).partition("\n")[0])
     return f"{type(error).__name__}: {line}".rstrip(": ")

@@ -1,4 +1,4 @@
-"""Opens the store that a URL names, for programs whose users choose the server."""
+"""Opens the store of a URL, for programs whose users choose the server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["open_store"]
 
 @asynccontextmanager
 async def open_store(url: str, *, setup: bool = True) -> AsyncGenerator[Store]:
-    """Open the store on Redis or Postgres that *url* names. At the end of the block, close its connections.
+    """Open the store on Redis or Postgres at *url*. At the end of the block, close its connections.
 
     Example::
 
@@ -28,7 +28,7 @@ async def open_store(url: str, *, setup: bool = True) -> AsyncGenerator[Store]:
         setup: Whether to make the table in a Postgres, if it does not exist.
 
     Raises:
-        ConfigurationError: The URL is of another kind, or cannot be read. Nothing is sent.
+        ConfigurationError: The URL has another scheme, or cannot be read. Nothing is sent.
         ModuleNotFoundError: The extra ``redis`` or ``postgres`` is not installed.
         StateError: Postgres cannot be used, or the role may not make the table.
     """
@@ -42,14 +42,14 @@ async def open_store(url: str, *, setup: bool = True) -> AsyncGenerator[Store]:
 
 @asynccontextmanager
 async def _open_redis(url: str, setup: bool) -> AsyncGenerator[Store]:
-    from .redis import RedisStore  # first, because it names the extra that is missing
+    from .redis import RedisStore  # first, because it names the missing extra
 
     # isort: split
     from redis.asyncio import Redis
 
     try:
         client = Redis.from_url(url)  # pyright: ignore[reportUnknownMemberType] - it takes any option
-    except ValueError:  # its text may have a part of the password
+    except ValueError:  # the error's text may contain a part of the password
         raise ConfigurationError(
             "url cannot be read as a Redis URL; percent-encode its password", field="url"
         ) from None
@@ -74,4 +74,4 @@ SCHEMES: Final[Mapping[str, Callable[[str, bool], AbstractAsyncContextManager[St
     "rediss": _open_redis,
     "unix": _open_redis,
 }
-"""How a store is opened, by the scheme of its URL."""
+"""By scheme of the URL: the function that opens the store."""

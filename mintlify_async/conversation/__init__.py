@@ -1,1 +1,1 @@
-"""History, thread and turn of a conversation are committed together or not at all."""
+"""The history, the thread and the turn of a conversation, which are saved together or not at all."""

@@ -1,8 +1,8 @@
 """Conversation: a dialogue with the assistant that keeps its history and its thread.
 
-Nothing changes until a reply is entered. At the answer's ``finish`` the question, the answer and
-the thread are committed together, to the store first. A turn that is interrupted, cancelled,
-refused or fails leaves no trace in the history.
+Nothing changes until a reply is entered. When the answer's ``finish`` has arrived, the question, the answer
+and the thread are saved together, first in the store. A turn that is interrupted, cancelled, refused or fails
+does not change the history.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from attrs import evolve
 from ..assistant.reply import Reply
 from ..checks import check_name
 from ..errors import ConfigurationError, StateError
-from ..habits import helpful
 from ..http.session_core import Core
 from ..messages import Message, Question, coerce_messages
 from ..model.strict_json import as_object
 from ..model.thread import Thread
 from ..protocol.calls import AskOptions, Call, TurnOptions, ask_call, check_turn_options, new_message_id
 from ..storage.store import Store
+from ..wrong_names import helpful
 from .history import History, TurnQuestion, messages_to_send
 from .records import FORMAT, NAME_CHARACTERS, coerce_history, heads_of, read_fields
 from .transcript import ConversationSettings, Transcript
@@ -33,7 +33,7 @@ __all__ = ["Conversation", "MakesConversations", "ask_with"]
 
 
 class MakesConversations(Protocol):
-    """The part of a session that :meth:`Conversation.from_dict` needs."""
+    """The method of a session that :meth:`Conversation.from_dict` needs."""
 
     def conversation(self, *args: Any, **settings: Any) -> Conversation:
         """Return a new conversation."""
@@ -44,27 +44,26 @@ class MakesConversations(Protocol):
 class Conversation:
     """A conversation with the assistant. Each question is sent with its history and its thread.
 
-    Made by ``session.conversation(...)``::
+    It is made by ``session.conversation(...)``::
 
         chat = session.conversation(fp="user-42")
         answer = await chat.ask("How do I log in?")
         answer = await chat.ask("And by SSO?")  # sent with the first question and answer
 
-    With a *store*, it survives restarts. The store is read when the first reply is entered (or by
-    :meth:`load`). Each finished turn is saved before it becomes part of the history. If another process has
-    saved meanwhile, a turn raises :class:`~mintlify_async.errors.StoreConflictError`, if possible before it
-    is sent. Then call :meth:`load` and ask again. Nothing cuts a save that has begun: a task that is
-    cancelled leaves after 0.25 s, and the turn may be stored. The next turn waits for the save and raises its
-    error if nobody has received it.
+    With a *store*, the conversation survives restarts. The store is read when the first reply is entered (or
+    by :meth:`load`). Each finished turn is saved before it becomes part of the history. If another process
+    has saved the conversation since, a turn raises :class:`~mintlify_async.errors.StoreConflictError`, if
+    possible before its question is sent. Then call :meth:`load` and ask again. A cancellation never stops a
+    running save. A cancelled task stops waiting after 0.25 s, and the turn may be stored. The next turn waits
+    for the save and raises its error, if no caller got the error.
 
-    One turn runs at a time, even across objects with the same store, owner and id. With ``busy="queue"``,
+    One turn runs at a time, even if several objects have the same store, owner and id. With ``busy="queue"``,
     turns, :meth:`undo`, :meth:`save` and :meth:`delete` wait in line in the order of their start. Each turn
-    reads the store again when it starts. If a task waits for a turn that it started itself, it gets a
-    StateError.
+    reads the store again when it starts. A task that would wait for its own turn gets a StateError.
     """
 
     def __init__(self, core: Core, settings: ConversationSettings) -> None:
-        """Made by ``session.conversation``; no I/O."""
+        """Called by ``session.conversation``. There is no I/O."""
         self._core = core
         self._transcript = Transcript(settings)
 
@@ -72,30 +71,30 @@ class Conversation:
 
     @property
     def id(self) -> str:
-        """Its name in the store."""
+        """The name of the conversation in the store."""
         return self._transcript.id
 
     @property
     def owner(self) -> str:
-        """Its owner in the store; the ``fp`` by default."""
+        """The owner of the conversation in the store; by default the ``fp``."""
         return self._transcript.owner
 
     @property
     def fp(self) -> str:
-        """Names the user to the service."""
+        """The name of the user that the service gets."""
         return self._transcript.settings.fp
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The finished turns, oldest first. With a store, they show its state at the last read.
+        """The messages of the finished turns, oldest first. With a store, they are those of the last read.
 
-        With a store and ``max_messages``, a turn reads only the turns that it sends: :meth:`load` reads all.
+        With a store and ``max_messages``, a turn reads only the turns that it sends. :meth:`load` reads all.
         """
         return self._transcript.history.messages
 
     @property
     def system(self) -> Message | None:
-        """The system message that goes before every question, or None."""
+        """The system message that is sent before every question, or None."""
         return self._transcript.history.system
 
     @property
@@ -105,7 +104,7 @@ class Conversation:
 
     @property
     def unanswered(self) -> Message | None:
-        """The last question, when its turn did not finish; :meth:`retry` asks it again."""
+        """The last question if its turn did not finish, or None. :meth:`retry` asks it again."""
         unfinished = self._transcript.unfinished
         return unfinished.messages[-1] if unfinished is not None else None
 
@@ -115,7 +114,7 @@ class Conversation:
         return self._transcript.lock.locked
 
     def __repr__(self) -> str:
-        """Show its name and size; no text."""
+        """Show the name, the owner and the number of messages. The text is left out."""
         return f"<Conversation {self.id!r} of {self.owner!r}, {len(self.messages)} messages>"
 
     # Turns ----------------------------------------------------------------------------------
@@ -129,29 +128,29 @@ class Conversation:
     ) -> Reply:
         """Ask the next question. Nothing is sent or changed before the reply is entered, stepped or awaited.
 
-        When the answer's ``finish`` has arrived, question, answer and thread are committed together. A turn
-        that ends otherwise does not change the conversation, and its error has the partial answer. If the
-        same question is then asked again, it keeps its id.
+        When the answer's ``finish`` has arrived, the question, the answer and the thread are saved together.
+        Any other end does not change the conversation, and its error has the partial answer. If you then ask
+        the same question again, it keeps its id.
 
         Args:
             question: Text, or messages that end with a user's message. Pass only new messages, because the
-                history is added here.
-            replacing: The id of a message of the conversation, to edit a question or to have it answered
-                again. If the new turn is committed, it replaces the turn of that message and all later turns.
-                Otherwise they stay. The question is sent with the turns before them, in a new thread, because
-                the old thread contains them. ``commit="partial"`` has no effect on it.
-            options: Further arguments of ``session.ask``: ``context``, ``filter``,
-                ``current_path``, ``retrieval_page_size``, ``timeout``, ``headers``,
-                ``extra_body``. ``timeout`` also limits the wait in line.
+                conversation adds the history.
+            replacing: The id of a message of the conversation, to edit a question or to get another answer.
+                If the new turn is saved, it replaces the turn of that message and all later turns. Otherwise
+                these turns stay. The question is sent with the turns before them, in a new thread, because
+                the old thread contains them. ``commit="partial"`` has no effect on this turn.
+            options: Additional arguments of ``session.ask``: ``context``, ``filter``, ``current_path``,
+                ``retrieval_page_size``, ``timeout``, ``headers``, ``extra_body``. ``timeout`` also limits the
+                wait for other turns.
 
         Raises:
             ConfigurationError: An argument is invalid. Nothing is sent. An invalid *replacing* may be found
                 only when the reply is entered.
-            StateError: When the reply is entered: another turn is running. With ``busy="queue"``: the same
-                task has started that turn.
-            APITimeoutError: When the reply is entered: ``timeout`` has passed. Nothing was sent.
-            StoreConflictError: When the reply is entered or at its end: the store has a newer revision. At
-                its end, every error of the store has the answer as ``answer``.
+            StateError: When the reply is entered, another turn is running. With ``busy="queue"``, only if the
+                same task started that turn.
+            APITimeoutError: When the reply is entered, ``timeout`` has passed. Nothing was sent.
+            StoreConflictError: When the reply is entered or ends, the store has a newer revision. At the end,
+                every error of the store has the attribute ``answer``.
 
         Example::
 
@@ -172,7 +171,7 @@ class Conversation:
             options: Options that replace those of the first call.
 
         Raises:
-            StateError: The last turn finished, or there was none.
+            StateError: The last turn finished, or there was no turn.
         """
         unfinished = self._transcript.unfinished
         if unfinished is None:
@@ -185,7 +184,7 @@ class Conversation:
         if turn_question.replacing is None or transcript.history.complete:
             history = transcript.before(turn_question)
         else:
-            history = History()  # the turn to replace may not have been read yet; the new turn looks for it
+            history = History()  # the turn to replace may not be read yet; the new turn finds it
         prepare = partial(self._call, turn_question)
         call = prepare(history)
         turn = ConversationTurn(
@@ -203,17 +202,17 @@ class Conversation:
         )
 
     async def undo(self, *, keep_thread: bool = False) -> list[Message]:
-        """Remove the last turn and return its question, which can be asked again.
+        """Remove the last turn and return its question. You can ask the question again.
 
         The service keeps the turns of a thread. To remove the turn there as well, the next question starts a
         new thread and is sent with the history.
 
         Args:
-            keep_thread: Keep the same thread.
+            keep_thread: Continue the same thread. The service then still has the removed turn.
 
         Raises:
-            StateError: There is no turn, or one is running; see :class:`Conversation`.
-            StoreConflictError: The store has a newer revision. Load and try again.
+            StateError: There is no turn, or a turn is running; see :class:`Conversation`.
+            StoreConflictError: The store has a newer revision. Call :meth:`load` and try again.
         """
         transcript, queue = self._transcript, self._transcript.settings.queue
         async with transcript.lock.hold(queue=queue):
@@ -236,11 +235,11 @@ class Conversation:
         the fork starts a new thread and sends the history there.
 
         Args:
-            id: Its name in the store; a new one by default.
-            keep_thread: Keep the same thread.
+            id: The name of the fork in the store; a new name by default.
+            keep_thread: Continue the same thread in both conversations.
 
         Raises:
-            StateError: It was not read from its store, or not all of it: ``await chat.load()`` first.
+            StateError: Not all of it was read from its store. Call ``await chat.load()`` first.
         """
         history, settings = self._transcript.whole(), self._transcript.settings
         settings = evolve(settings, id=id, owner=self.owner, system=self.system)
@@ -258,9 +257,9 @@ class Conversation:
         *,
         thread: Thread | str | None = None,
     ) -> Self:
-        """Start with this history, in this thread. Return this conversation.
+        """Start with a history, in a thread. Return this conversation.
 
-        If the store has the conversation's id, its data replaces both.
+        If the store has a conversation with this id, its data replaces the history and the thread.
 
         Args:
             messages: The earlier messages, oldest first.
@@ -268,7 +267,7 @@ class Conversation:
 
         Raises:
             ConfigurationError: An argument is invalid.
-            StateError: The conversation has messages already, or a turn is running.
+            StateError: The conversation already has messages, or a turn is running.
         """
         transcript = self._transcript
         transcript.lock.check_free()
@@ -281,10 +280,10 @@ class Conversation:
     def forget_thread(self) -> None:
         """Start a new thread with the next question, and send the history there.
 
-        For a thread that the service no longer knows (404). Saved with the next turn.
+        Use it if the service no longer has the thread (404). The change is saved with the next turn.
 
         Raises:
-            StateError: A turn is under way.
+            StateError: A turn is running.
         """
         transcript = self._transcript
         transcript.lock.check_free()
@@ -293,13 +292,13 @@ class Conversation:
     # Storing --------------------------------------------------------------------------------
 
     async def load(self) -> Self:
-        """Read the conversation from the store, in place of the present one. Return this conversation.
+        """Read the conversation from the store, and replace the data here. Return this conversation.
 
-        The first turn reads the store on its own. Call this to show the history, or after a
+        The first turn reads the store without this call. Use it to show the history, or after a
         :class:`~mintlify_async.errors.StoreConflictError`.
 
         Raises:
-            StateError: It has no store, a turn is running, or the stored data is not a conversation.
+            StateError: There is no store, a turn is running, or the stored data is not a conversation.
         """
         transcript = self._transcript
         transcript.require_store()
@@ -312,7 +311,7 @@ class Conversation:
 
     @staticmethod
     async def ids(store: Store, *, owner: str) -> list[str]:
-        """Return the ids of the conversations that *owner* has in *store*, sorted.
+        """Return the ids of the conversations of *owner* in *store*, sorted.
 
         Args:
             store: The store.
@@ -325,11 +324,11 @@ class Conversation:
         return sorted(key.removeprefix(prefix) for key in await store.keys(prefix))
 
     async def save(self) -> None:
-        """Write the conversation to the store. Each finished turn is saved without a call.
+        """Write the conversation to the store. Finished turns are saved without this call.
 
         Raises:
-            StateError: It has no store, or a turn is running; see :class:`Conversation`.
-            StoreConflictError: The store has a newer revision; :meth:`load` first.
+            StateError: The conversation has no store, or a turn is running; see :class:`Conversation`.
+            StoreConflictError: The store has a newer revision. Call :meth:`load` first.
         """
         transcript = self._transcript
         transcript.require_store()
@@ -342,10 +341,10 @@ class Conversation:
         await transcript.keep(transcript.save(history), self._core.shared.recordings()).result()
 
     async def delete(self) -> bool:
-        """Delete the conversation from the store, and its history here. Return whether the store had it.
+        """Delete the conversation in the store, and its history here. Return whether the store had it.
 
         Raises:
-            StateError: It has no store, or a turn is running; see :class:`Conversation`.
+            StateError: The conversation has no store, or a turn is running; see :class:`Conversation`.
         """
         transcript = self._transcript
         transcript.require_store()
@@ -356,21 +355,21 @@ class Conversation:
         """Return the conversation as a JSON object. It contains the thread's key, so protect it.
 
         Raises:
-            StateError: Not all of it was read from its store: ``await chat.load()`` first.
+            StateError: Not all of it was read from its store. Call ``await chat.load()`` first.
         """
         return self._transcript.to_dict()
 
     @classmethod
     def from_dict(cls, session: MakesConversations, stored: object, **settings: Any) -> Conversation:
-        """Return the conversation that :meth:`to_dict` described.
+        """Make a conversation from the result of :meth:`to_dict`.
 
         Args:
-            session: Sends its questions.
+            session: The session that sends the questions.
             stored: The result of ``to_dict``.
             settings: Arguments of ``session.conversation``. They replace the stored settings.
 
         Raises:
-            ConfigurationError: *stored* is not such an object.
+            ConfigurationError: *stored* is not the result of ``to_dict``.
         """
         fields = as_object(stored) or {}
         if fields.get("version") != FORMAT or not isinstance(fields.get("messages"), list):
@@ -391,11 +390,11 @@ def ask_with(
     replacing: str | None = None,
     **options: Unpack[TurnOptions],
 ) -> Reply:
-    """Ask as :meth:`Conversation.ask` does, and commit the answer that *finish* returns. For the relay."""
+    """Ask as :meth:`Conversation.ask` does, but save the answer that *finish* returns. For the relay."""
     turn_question = TurnQuestion(
         messages=_checked(question), options=options, replacing=replacing, finish=finish
     )
-    return conversation._reply(turn_question)  # pyright: ignore[reportPrivateUsage] - of this module
+    return conversation._reply(turn_question)  # pyright: ignore[reportPrivateUsage] - defined in this file
 
 
 def _checked(question: Question) -> tuple[Message, ...]:

@@ -1,7 +1,7 @@
 """The turns of a conversation, and the messages to send with a question. No I/O.
 
-A conversation keeps all parts of an answer, but sends only its text, files and links back. A search result is
-50 to 100 KB of text that the service found itself. Sending it with each later question would only cost time.
+A conversation keeps all parts of an answer, but sends only its text, files and links. A search result is 50
+to 100 KB of text from the service's own search. Sending it with each later question would only cost time.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from ..storage.store import new_version
 __all__ = ["SENT_PARTS"]
 
 SENT_PARTS: Final = frozenset({"text", "file", "source-url"})
-"""The types of parts of earlier messages that are sent again. All are documented by the service."""
+"""The types of parts of earlier messages that are sent again. The service documents all of them."""
 
 
 @frozen(kw_only=True, eq=False)
 class TurnQuestion:
-    """The question of a turn, and the use of its answer.
+    """The question of a turn, and a function for its answer.
 
     Args:
         messages: The new messages.
-        options: Further arguments of ``session.ask``.
-        replacing: The id of a message: its turn, and all that follow, make room for this one. None for none.
-        finish: Returns the answer to commit for the received one. None commits the received one.
+        options: Additional arguments of ``session.ask``.
+        replacing: The id of a message, or None. This turn replaces the message's turn and all later turns.
+        finish: Takes the received answer and returns the answer to save. None saves the received answer.
     """
 
     messages: tuple[Message, ...]
@@ -42,17 +42,17 @@ class TurnQuestion:
 
 @frozen(kw_only=True, eq=False)
 class History:
-    """The finished turns of a conversation and its thread, which are committed together.
+    """The finished turns of a conversation and its thread, which are saved together.
 
     Args:
         turns: The messages of each turn, oldest turn first. Messages before the first question are a turn.
         first_number: The number of the first of these turns. A conversation counts its turns from 0.
-        complete: Whether *turns* are all; if not, the store may have older ones.
+        complete: Whether *turns* are all turns. If not, the store may have older turns.
         system: The system message of the conversation, or None.
         system_messages: The system messages of all turns, which are sent with each question.
         thread: The thread at the service, or None.
-        version: The name of this history, once it was saved. None for a history that nobody saved.
-        basis: The version that it replaces.
+        version: The name of this version of the history. None if it was never saved.
+        basis: The version that this version replaces.
     """
 
     turns: tuple[tuple[Message, ...], ...] = ()
@@ -66,11 +66,11 @@ class History:
 
     @property
     def end(self) -> int:
-        """The number of the turn that comes next."""
+        """The number of the next turn."""
         return self.first_number + len(self.turns)
 
     def turn(self, number: int) -> tuple[Message, ...]:
-        """Return the messages of the turn with this number, one of :attr:`turns`."""
+        """Return the messages of the turn with this number. It must be one of :attr:`turns`."""
         return self.turns[number - self.first_number]
 
     @property
@@ -84,7 +84,7 @@ class History:
         return {message.id for turn in self.turns for message in turn}
 
     def with_messages(self, messages: Sequence[Message]) -> History:
-        """Return this history with *messages* at the end. A turn starts with each question."""
+        """Return this history with *messages* added. Each question starts a turn."""
         turns = list[list[Message]]()
         for message in messages:
             if not turns or (message.role == "user" and turns[-1][-1].role != "user"):
@@ -98,11 +98,11 @@ class History:
         )
 
     def with_turn(self, question: Sequence[Message], answer: Message, thread: Thread | None) -> History:
-        """Return the next version, with one more turn. It came in *thread*; None keeps the thread."""
+        """Return the next version, with one more turn. *thread* is the turn's, or None for no other."""
         return self.with_messages((*question, answer)).next_version(thread or self.thread)
 
     def next_version(self, thread: Thread | None) -> History:
-        """Return this history in *thread*, as the version that replaces the present one."""
+        """Return this history in *thread*, as the version that replaces the current version."""
         return evolve(self, thread=thread, version=new_version(), basis=self.version)
 
     def without_last_turn(self) -> History | None:
@@ -112,9 +112,9 @@ class History:
         return None if place is None else self._until(place)
 
     def before(self, id: str) -> History | None:
-        """Return the history before the turn of message *id*; None if no turn has it.
+        """Return the history before the turn of message *id*. None if no turn has this message.
 
-        Without the thread, because it contains the later turns.
+        It has no thread, because the thread contains the later turns.
         """
         places = (at for at, turn in enumerate(self.turns) if any(message.id == id for message in turn))
         place = next(places, None)
@@ -133,13 +133,13 @@ def messages_to_send(
     """Return the messages of the next request.
 
     The question and system messages are always sent. Of the other messages, the newest are sent, at most
-    *max_messages* with the question. None sends all. They never start with an answer whose question is left
-    out.
+    *max_messages* with the question. None sends all messages. If a question is left out, its answer is also
+    left out.
     """
     room = None if max_messages is None else max(max_messages - len(question), 0)
     newest = deque[Message]()
     newest_first = (message for turn in reversed(history.turns) for message in reversed(turn))
-    for message in newest_first:  # not all of them: a turn costs the same in a long conversation
+    for message in newest_first:  # it stops early, so a long conversation costs no more time
         sendable = _sendable(message)
         if message.role == "system" or not sendable.parts:
             continue

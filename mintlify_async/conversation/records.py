@@ -1,8 +1,8 @@
 """The records of a conversation in a store. No I/O.
 
-A conversation is a small head, and one record for each turn. A step replaces the head and adds or drops a few
-turns in one write. The write succeeds only if no other writer has changed the head meanwhile. So a turn costs
-the same after a thousand others. If two writers start from the same head, one succeeds.
+A conversation consists of a small head, and one record for each turn. A step replaces the head and adds or
+drops a few turns in one write. The write fails if another writer has changed the head since it was read. So
+the thousandth turn takes no longer than the first. If two writers start from the same head, one succeeds.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from ..storage.store import Record, unknown_version
 from .history import History
 
 FORMAT: Final = 1
-"""The version of the form in which a conversation is stored."""
+"""The version of the storage format of a conversation."""
 
 NAME_CHARACTERS: Final = 200
-"""The longest id and owner of a conversation."""
+"""Maximum length of the id and of the owner of a conversation."""
 
 
 @frozen
 class ConversationKeys:
-    """The keys of one conversation's records. All conversations of an owner share a room.
+    """The keys of one conversation's records. All keys of an owner have the same prefix.
 
     Args:
-        owner: Its owner.
-        id: Its name among the owner's conversations.
+        owner: The owner of the conversation.
+        id: The name of the conversation among the owner's conversations.
     """
 
     owner: str
@@ -47,9 +47,14 @@ class ConversationKeys:
         """The key of the head."""
         return f"{heads_of(self.owner)}{self.id}"
 
+    @property
+    def turns(self) -> str:
+        """The prefix of the keys of the turns."""
+        return f"{_room(self.owner)}/turns-{_hash(self.id)}/"
+
     def turn(self, number: int) -> str:
         """Return the key of the turn with this number, from 0."""
-        return f"{_room(self.owner)}/turns-{_hash(self.id)}/{number:09}"
+        return f"{self.turns}{number:09}"
 
 
 def heads_of(owner: str) -> str:
@@ -66,7 +71,7 @@ def _hash(name: str) -> str:
 
 
 def coerce_history(messages: object) -> tuple[Message, ...]:
-    """Return the messages of a list, which may be empty. Answers have no half of a character any more."""
+    """Return the messages of a list, which may be empty. Lone surrogates in answers are replaced."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         raise ConfigurationError("messages must be a list of messages", field="messages")
     items = cast("Sequence[object]", messages)
@@ -74,7 +79,7 @@ def coerce_history(messages: object) -> tuple[Message, ...]:
 
 
 def _readable(message: Message) -> Message:
-    """Return *message*; without half of a character, which the service may have sent, if it is an answer."""
+    """Return *message*. In an answer, lone surrogates are replaced, because the service may send some."""
     return whole_message(message) if message.role == "assistant" else message
 
 
@@ -86,7 +91,7 @@ class HiddenBytes(bytes):
 
 
 def head_fields(history: History, *, id: str, owner: str, fp: str) -> dict[str, Any]:
-    """Return all of a conversation but its turns, as a JSON object."""
+    """Return the conversation without its turns, as a JSON object."""
     return {
         "version": FORMAT,
         "id": id,
@@ -102,7 +107,7 @@ def read_fields(fields: Mapping[str, Any]) -> History:
     """Return the history in *fields*, without the turns.
 
     Raises:
-        ConfigurationError: They are not those of :func:`head_fields`.
+        ConfigurationError: *fields* was not made by :func:`head_fields`.
     """
     system, thread = fields.get("system"), fields.get("thread")
     return History(
@@ -113,7 +118,7 @@ def read_fields(fields: Mapping[str, Any]) -> History:
 
 
 def write_head(fields: Mapping[str, Any], turns: int) -> HiddenBytes:
-    """Return the value of a head's record; hidden, for it contains the thread's key."""
+    """Return the value of a head's record. Its bytes are hidden, because they contain the thread's key."""
     return HiddenBytes(json.dumps({**fields, "turns": turns}, allow_nan=False).encode())
 
 
@@ -125,20 +130,20 @@ def _head_of(record: Record) -> dict[str, Any]:
 
 
 def turn_count(record: Record) -> int:
-    """Return how many turns a head in *record* names; 0 if it cannot be read."""
+    """Return the number of turns in the head *record*. 0 if it cannot be read."""
     count = _head_of(record).get("turns")
     return count if isinstance(count, int) else 0
 
 
 def read_head(record: Record, what: str) -> History:
-    """Return the history in a head's *record*, without turns. ``first_number`` is that of the next turn.
+    """Return the history in a head's *record*, without turns. ``first_number`` is the next turn's number.
 
     Args:
         record: The record.
-        what: Names the conversation in errors.
+        what: The conversation's name in errors.
 
     Raises:
-        StateError: It is no such record, or of another version of this package.
+        StateError: *record* is not the record of a head, or another version of the package wrote it.
     """
     fields = _head_of(record)
     version, count = fields.get("version"), fields.get("turns")
@@ -159,10 +164,10 @@ def write_turn(messages: tuple[Message, ...]) -> bytes:
 
 
 def read_turn(record: Record | None, what: str) -> tuple[Message, ...]:
-    """Return the messages of the turn in *record*; none if the record has expired.
+    """Return the messages of the turn in *record*. Without a record, which may have expired, return none.
 
     Raises:
-        StateError: It is no such record.
+        StateError: *record* is not the record of a turn.
     """
     if record is None:
         return ()
@@ -177,7 +182,7 @@ def _damaged(what: str) -> StateError:
 
 
 def store_conflict(id: str) -> StoreConflictError:
-    """Return the error for a writer whose version is no longer the newest."""
+    """Return the error for a writer whose version is not the newest any more."""
     return StoreConflictError(
         f"conversation {printable(id, 80)!r} was changed by another writer meanwhile; ask again "
         "(with a store, `await chat.load()` first)"

@@ -1,7 +1,7 @@
 """Transcript: the turns and the thread of one conversation, and their copy in a store.
 
-Turns and thread are replaced together, and only after the store has taken them. Of a stored
-conversation only the turns are read that are sent with a question, until all are asked for.
+Turns and thread are replaced together, and only after the store has saved them. Only those turns of a stored
+conversation are read that are sent with a question, unless all turns are requested.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from ..checks import ANONYMOUS, check_fp, check_name, check_number, check_store,
 from ..errors import ConfigurationError, StateError, printable
 from ..messages import Message
 from ..protocol.calls import new_message_id
-from ..runtime.recordings import KeptStep, Recordings
+from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.tasks import compute
+from ..storage.sqlite_statements import SQLStore
 from ..storage.store import Store, new_version
 from .history import History, TurnQuestion
 from .records import (
@@ -36,7 +37,7 @@ from .turn_lock import TurnLock, turn_lock
 
 
 def _system_message(system: object) -> Message | None:
-    """Return *system*, text or a message, as a message with an id."""
+    """Return *system*, a text or a message, as a message with an id."""
     if system is None:
         return None
     message = Message.system(system) if isinstance(system, str) else system
@@ -47,7 +48,7 @@ def _system_message(system: object) -> Message | None:
 
 @frozen(kw_only=True)
 class ConversationSettings:
-    """The arguments of ``session.conversation``, which explains them, checked."""
+    """The checked arguments of ``session.conversation``, which documents them."""
 
     fp: str
     store: Store | None = None
@@ -59,7 +60,7 @@ class ConversationSettings:
     max_messages: int | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Check each argument, and that the conversation has an owner."""
+        """Check each argument, and that a stored conversation has an owner."""
         check_fp(self.fp)
         check_word(self.commit, "commit", ("finish", "partial"))
         check_word(self.busy, "busy", ("raise", "queue"))
@@ -73,7 +74,7 @@ class ConversationSettings:
 
     @property
     def queue(self) -> bool:
-        """Whether a step waits in line while a turn is under way."""
+        """Whether a step waits in line while a turn is running."""
         return self.busy == "queue"
 
 
@@ -82,14 +83,14 @@ class Transcript:
 
     Attributes:
         settings: The arguments of ``session.conversation``.
-        id: Its name in the store.
-        owner: Its owner in the store.
+        id: The conversation's name in the store.
+        owner: The conversation's owner in the store.
         history: The turns and the thread.
-        unfinished: The question of the last turn, if it did not finish.
+        unfinished: The question of the last turn, if the turn did not finish.
     """
 
     def __init__(self, settings: ConversationSettings) -> None:
-        """Check the names; read nothing."""
+        """Check the names, without I/O."""
         self.settings = settings
         id = settings.id if settings.id is not None else f"chat_{uuid.uuid4().hex}"
         owner = settings.owner if settings.owner is not None else settings.fp
@@ -99,9 +100,9 @@ class Transcript:
         self.unfinished: TurnQuestion | None = None
         self._keys = ConversationKeys(owner, id)
         self._is_read = False
-        self._stored_history = History()  # the newest version that is known
-        self._attempt: History | None = None  # the last write, which may have been done
-        self._last_lock: TurnLock | None = None  # it lives as long as this, with the error of a save
+        self._stored_history = History()  # the newest known version in the store
+        self._attempt: History | None = None  # the last write, which may have succeeded
+        self._last_lock: TurnLock | None = None  # kept alive, because it has the error of a save
 
     @property
     def lock(self) -> TurnLock:
@@ -115,27 +116,26 @@ class Transcript:
         return self.settings.store
 
     def continue_with(self, history: History) -> None:
-        """Continue *history*; the store is not read first."""
+        """Continue with *history*. The store is not read first."""
         self.history, self._is_read = evolve(history, version=None), True
 
     async def catch_up(self, *, refresh: bool = False, replacing: str | None = None) -> None:
-        """Read the store the first time. Later, check that no other writer has changed the conversation.
+        """Read the store the first time. After that, check whether another writer changed the conversation.
 
         Args:
-            refresh: Whether to take over a newer version. If false, a newer version raises
-                ``StoreConflictError``.
-            replacing: The id of a message that the next turn replaces. If it is given, all turns are read.
+            refresh: Whether to load a newer version. If false, a newer version raises ``StoreConflictError``.
+            replacing: The id of a message that the next turn replaces. If it is set, all turns are read.
         """
         max_messages, store = self.settings.max_messages, self.settings.store
         if store is None:
             return
-        # The turns that are sent with a question. Most turns are two messages.
+        # The number of turns to send with a question. Most turns have two messages.
         count = None if max_messages is None or replacing is not None else (max_messages + 1) // 2
         if self._is_read:
             head = (await store.read([self._keys.head])).records.get(self._keys.head)
             version = None if head is None else head.version
             if self._attempt is not None and version == self._attempt.version:
-                self._take_over(self._attempt)  # a write that seemed to fail was done
+                self._take_over(self._attempt)  # a write that raised an error was successful
             if version == self.history.version:
                 if self.history.complete or (count is not None and len(self.history.turns) >= count):
                     return
@@ -144,7 +144,7 @@ class Transcript:
         await self.read(count)
 
     async def read(self, count: int | None = None) -> None:
-        """Take over the history of the store with its *count* newest turns. None takes all."""
+        """Load the history from the store, with its *count* newest turns. None loads all turns."""
         store, keys, turn_keys = self.require_store(), self._keys, list[str]()
         name = f"conversation {printable(self.id, 80)!r} in {store!r}"
         while True:
@@ -160,7 +160,7 @@ class Transcript:
             needed_keys = [keys.turn(number) for number in range(start, history.end)]
             if needed_keys == turn_keys:
                 break
-            turn_keys = needed_keys  # read with the head, so that both are of one moment
+            turn_keys = needed_keys  # all are read again in one step, so they are from one moment
         turns = await compute(partial(read_turn, records.get(key), name) for key in turn_keys)
         gap_end = max((place for place, turn in enumerate(turns, 1) if not turn), default=0)
         system = self.settings.system
@@ -181,19 +181,19 @@ class Transcript:
         self._attempt, self._is_read, self.unfinished = None, True, None
 
     def keep(self, step: Coroutine[Any, Any, None], recordings: Recordings) -> KeptStep:
-        """Do *step*, which saves, although its callers may leave. The next turn waits for it."""
+        """Run the save *step*, even if its callers are cancelled. The next turn waits for it."""
         self._last_lock = lock = self.lock
         lock.saving = recordings.keep(step, f"conversation {printable(self.id, 80)!r} was not saved")
         return lock.saving
 
     async def save(self, history: History) -> None:
-        """Save *history*, then take it over.
+        """Save *history* in the store, then replace the history here.
 
-        If it fails, it may have been saved. The next step sees that. Saving the same history again is
-        harmless.
+        After an error, the history may still be saved. The next step checks this. Saving the same history
+        again is harmless.
 
         Raises:
-            StoreConflictError: Another writer has replaced their basis. That may be another event loop.
+            StoreConflictError: Another writer, perhaps on another event loop, replaced the old version.
         """
         if self.settings.store is not None:
             await self._write(self.settings.store, history)
@@ -206,7 +206,7 @@ class Transcript:
         keys, stored_history = self._keys, self._stored_history
         if history.basis is None:
             stored_history = History()
-        first_changed = history.first_number  # up to this turn, the store has the turns of the history
+        first_changed = history.first_number  # the store already has the turns below this number
         while first_changed < min(stored_history.end, history.end) and stored_history.turn(
             first_changed
         ) is history.turn(first_changed):
@@ -214,7 +214,7 @@ class Transcript:
         numbers = range(first_changed, history.end)
         values = await compute(partial(write_turn, history.turn(number)) for number in numbers)
         version, self._attempt = history.version, history
-        assert version is not None  # they are a next version
+        assert version is not None  # from next_version(), which sets it
         changes: dict[str, bytes | None] = {
             keys.head: write_head(self._fields(history), history.end),
             **dict.fromkeys(map(keys.turn, range(history.end, stored_history.end))),
@@ -227,13 +227,17 @@ class Transcript:
         self._take_over(history)
 
     async def delete(self) -> bool:
-        """Delete the conversation in the store and here. Return whether the store had it."""
+        """Delete the conversation in the store, and its history here. Return whether the store had it."""
         store, keys = self.require_store(), self._keys
         while (head := (await store.read([keys.head])).records.get(keys.head)) is not None:
             changes = dict.fromkeys([keys.head, *map(keys.turn, range(turn_count(head)))])
             expected = {keys.head: head.version}
             if await store.write(changes, expected=expected, version=new_version(), keep=None):
                 break
+        if isinstance(store, SQLStore):  # a file still has expired records
+            if head is None:
+                await store.write({keys.head: None}, expected={keys.head: None}, version=new_version())
+            await store.drop_expired(keys.turns)
         self._take_over(History(system=self.settings.system))
         return head is not None
 
@@ -252,16 +256,16 @@ class Transcript:
         }
 
     def whole(self) -> History:
-        """Return the history. If the store may have more than was read, raise StateError."""
+        """Return the history. If the store may have more turns, raise StateError."""
         if self.history.complete:
             return self.history
         raise StateError("only the newest messages are loaded: call `await chat.load()` first")
 
     def before(self, turn_question: TurnQuestion) -> History:
-        """Return the history that *turn_question* follows.
+        """Return the history before *turn_question*.
 
         Raises:
-            ConfigurationError: The message to replace is not there, or a new one is there already.
+            ConfigurationError: The message to replace does not exist, or a new message already exists.
         """
         replacing = turn_question.replacing
         history = self.history if replacing is None else self.history.before(replacing)

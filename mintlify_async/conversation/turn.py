@@ -1,9 +1,8 @@
-"""ConversationTurn: the turn that a reply of a conversation belongs to.
+"""ConversationTurn: the turn of a conversation that a reply belongs to.
 
-A turn waits until it may start, is committed before its ``Finish`` is handed out, and is rolled back
-when the answer ends in any other way. Until it is over, no other turn of the conversation starts. Nothing
-cuts its save: a step, an exit or a next turn that is cancelled leaves, and the one that comes after it waits
-for the same save.
+A turn waits until it may start. It is saved before its ``Finish`` is returned, and rolled back if the answer
+ends in any other way. Until the turn is over, no other turn of the conversation starts. A cancellation never
+stops the save. The cancelled caller returns, and the next caller waits for the same save.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from attrs import define, evolve, field
 
 from ..assistant.reply import CloseIfUnused
 from ..errors import MintlifyError
-from ..http.failures import timed_out
+from ..http.connection_errors import timed_out
 from ..messages import Message
 from ..model.thread import Thread, thread_is_lost
 from ..protocol.calls import Call, new_message_id
 from ..rendering.readable_text import shorten
-from ..runtime.recordings import KeptStep, Recordings
+from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.time_limits import TimeLimit
 from .history import History, TurnQuestion
 from .transcript import Transcript
@@ -37,12 +36,12 @@ class ConversationTurn:
     """Implements :class:`~mintlify_async.assistant.reply.ReplyTurn`.
 
     Args:
-        transcript: The transcript that the turn is committed to.
-        turn_question: Its question.
-        prepare: Returns the request to send, after the history that it is given.
+        transcript: The transcript that the turn is saved to.
+        turn_question: The question of the turn.
+        prepare: Takes a history, and returns the request with its messages.
         history: The history before this turn.
-        call: The request after *history*.
-        get_recordings: Returns the running loop's steps that outlive their callers.
+        call: The request made from *history*.
+        get_recordings: Returns the running loop's group of saves in the background.
     """
 
     transcript: Transcript
@@ -54,30 +53,30 @@ class ConversationTurn:
     _state: Literal["waiting", "under way", "finished", "settled", "over"] = field(
         default="waiting", init=False
     )
-    _lock: TurnLock | None = field(default=None, init=False)  # from its start until it is over
+    _lock: TurnLock | None = field(default=None, init=False)  # set from the start until the turn is over
     _deadline: float = field(default=math.inf, init=False)  # of the answer, by the loop's time
     _close_reply: CloseIfUnused | None = field(default=None, init=False)
     _shown_extent: tuple[int, str | None] | None = field(
         default=None, init=False
-    )  # by edits: characters, the site
-    _answer: tuple[Message, Thread | None] | None = field(default=None, init=False)  # to be committed
-    _new_history: History | None = field(default=None, init=False)  # with that answer
-    _recordings: Recordings | None = field(default=None, init=False)  # of the loop that it began on
+    )  # set by edits(): number of shown characters, and the site
+    _answer: tuple[Message, Thread | None] | None = field(default=None, init=False)  # the answer to save
+    _new_history: History | None = field(default=None, init=False)  # the history with that answer
+    _recordings: Recordings | None = field(default=None, init=False)  # of the loop on which the turn started
     _saving: KeptStep | None = field(default=None, init=False)
-    _to_save: tuple[Message, Thread | None] | None = field(default=None, init=False)  # what that saves
+    _to_save: tuple[Message, Thread | None] | None = field(default=None, init=False)  # saved by _saving
     _is_stored: bool = field(default=False, init=False)
 
     async def enter(self, close_if_unused: CloseIfUnused) -> Call:
-        """Take the lock and check the store. Return the question, rebuilt if the history has changed."""
+        """Take the lock and check the store. Return the request, made again if the history has changed."""
         self._deadline = asyncio.get_running_loop().time() + self._call.seconds
-        self._recordings = self._get_recordings()  # the session may be closed before the answer ends
+        self._recordings = self._get_recordings()  # the session may close before the answer ends
         limit = TimeLimit(self._deadline)
         try:
             with limit:
                 await self._begin()
         except TimeoutError:
             if not limit.over:
-                raise  # the store's own
+                raise  # the store's own error
             what = "an earlier turn or the conversation's store took too long, so the question was not sent"
             raise timed_out("ask", "total", self._call.seconds, "no", what) from None
         self._close_reply = close_if_unused
@@ -90,7 +89,7 @@ class ConversationTurn:
         await lock.acquire(self, queue=queue)
         self._lock = lock
         try:
-            # Turns that were ahead in line have run, so their version is not a conflict.
+            # Turns that waited before this one have run, so their version is no conflict.
             await transcript.catch_up(refresh=queue, replacing=self._turn_question.replacing)
             history, self._state = transcript.before(self._turn_question), "under way"
             if history is not self._history:
@@ -105,13 +104,13 @@ class ConversationTurn:
         return call.within(self._deadline - asyncio.get_running_loop().time())
 
     def stepped(self) -> None:
-        """Note that the running task reads on."""
+        """Record that the running task is the one that reads the reply."""
         task = asyncio.current_task()
         if self._lock is not None and task is not None:
             self._lock.read_by(task)
 
     def refused(self, call: Call, error: MintlifyError) -> Call | None:
-        """Return the question to send again without its thread, if *error* (404) says that it is lost."""
+        """If *error* (404) means that the thread is lost, return the request without the thread."""
         thread = call.thread
         if not thread_is_lost(error) or thread is None or thread.key is None:
             return None
@@ -120,11 +119,11 @@ class ConversationTurn:
         return self._within_deadline(self._prepare(self._history))
 
     def shown(self, site: str | None, characters: int | None) -> None:
-        """Say how much of the answer's text the reader was shown. None means all that arrives."""
+        """Set how many characters of the answer the user has seen. None means all that arrive."""
         self._shown_extent = None if characters is None else (characters, site)
 
     async def finished(self, message: Message | None, thread: Thread | None) -> None:
-        """Commit. The store's error is raised when the reply ends, so that ``Finish`` is handed out first."""
+        """Save the turn. The store's error is raised when the reply ends, after ``Finish`` was returned."""
         if message is not None and self._state in ("under way", "finished"):
             self._state = "finished"
             self._save(message, thread)
@@ -134,17 +133,17 @@ class ConversationTurn:
     async def ended(
         self, message: Message | None, thread: Thread | None, *, whole: bool, cancelled: bool
     ) -> None:
-        """Commit a finished turn once, or roll it back once. Raises the store's error."""
+        """Save a finished turn once, or roll it back once. Raise the store's error."""
         if self._state in ("under way", "finished"):
             self._settle(message, thread, whole=whole or self._state == "finished")
         if self._saving is not None:
             await self._saving.result(cancelled=cancelled)
 
     def _settle(self, message: Message | None, thread: Thread | None, *, whole: bool) -> None:
-        self._state = "settled"  # close() of another task does not end it twice
+        self._state = "settled"  # so that close() in another task does not end it twice
         if message is not None and self._shown_extent is not None and not whole:
             message = shorten(message, *self._shown_extent)
-        # A partial answer never takes the place of a complete one.
+        # A partial answer never replaces a complete answer.
         partial = self.transcript.settings.commit == "partial" and self._turn_question.replacing is None
         if message is not None and (whole or (partial and message.text)):
             self._save(message, thread)
@@ -152,7 +151,7 @@ class ConversationTurn:
             self.transcript.unfinished = self._turn_question
 
     def left(self) -> None:
-        """Let the next turn start. A turn that is still under way is rolled back."""
+        """Let the next turn start. If this turn is still running, it is rolled back."""
         lock, self._lock = self._lock, None
         if lock is not None:
             if self._state == "under way":
@@ -161,7 +160,7 @@ class ConversationTurn:
             lock.release()
 
     def _save(self, message: Message, thread: Thread | None) -> None:
-        """Begin to commit this answer, unless that has begun."""
+        """Start to save this answer, if no save of it was started."""
         if self._to_save == (message, thread):
             return
         assert self._recordings is not None
@@ -170,7 +169,7 @@ class ConversationTurn:
         self._to_save = message, thread
 
     async def _commit(self, save_before: KeptStep | None, message: Message, thread: Thread | None) -> None:
-        """Commit this answer with its question, if that was not done yet."""
+        """Save this answer with its question, unless that was already done."""
         try:
             if save_before is not None:
                 await save_before.result()
@@ -197,15 +196,15 @@ class ConversationTurn:
         return self._new_history
 
     def release_if_over(self, task: asyncio.Task[Any] | None) -> None:
-        """If this turn, whose last step *task* took, is over or abandoned, let the next one start.
+        """Let the next turn start if this turn is over or abandoned. *task* took the last step of this turn.
 
-        It is over if its answer has ended and only its reply was not closed. Inside the reply's block, it is
-        over only for the block's own task. It is abandoned if the task that read the reply outside a block
-        has ended, because a cancellation's traceback may keep such a reply alive.
+        A turn is over if its answer has ended, even if the reply was not closed. Inside the reply's block,
+        this applies only to the block's own task. A turn is abandoned if the task that read the reply outside
+        a block has ended. The reply may still exist, because a cancellation's traceback can keep it alive.
         """
         close_reply = self._close_reply() if self._close_reply is not None else None
         is_own_task = task is asyncio.current_task()
-        is_saved = self._saving is None or self._saving.done  # else its task may be waiting for that
+        is_saved = self._saving is None or self._saving.done  # otherwise its task may be waiting for the save
         is_over = self._state in ("finished", "settled") and (is_own_task or is_saved)
         is_abandoned = task is None or task.done()
         if close_reply is None or not (is_over or is_abandoned):

@@ -1,9 +1,9 @@
 """TurnLock: lets one turn of a conversation run at a time.
 
-The lock belongs to the conversation in its store, not to one object: a bot may make a new
-:class:`~mintlify_async.conversation.conversation.Conversation` for each message, and two messages of one
-user still run one after the other. Each event loop has its own locks. Two loops that use one stored
-conversation at the same time meet at its version in the store.
+The lock belongs to the conversation in its store, not to one object. So a bot may make a new
+:class:`~mintlify_async.conversation.conversation.Conversation` for each message, and two messages of one user
+still run one after the other. Each event loop has its own locks. If two loops use one stored conversation at
+the same time, the version in the store decides.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from ..errors import StateError
+from ..runtime.lasting_steps import KeptStep
 from ..runtime.logs import log_fields, logged_if_slow
-from ..runtime.recordings import KeptStep
 from ..runtime.tasks import running_loop
 
 STEPS_APART: Final = 5.0
-"""Seconds after the end of a task that did not fail until a turn that nobody reads on is abandoned."""
+"""Seconds after the successful end of a task until its turn is abandoned, if no task reads its reply."""
 
 _BEHIND_ANOTHER: Final = "a question waits for another turn of its conversation to end"
 _fields: Final = partial(log_fields, "ask")
@@ -34,52 +34,52 @@ class LockHolder(Protocol):
     """A turn that holds a lock."""
 
     def release_if_over(self, task: asyncio.Task[Any] | None) -> None:
-        """Release the lock if the turn, whose last step *task* took, is over or abandoned."""
+        """Release the lock if the turn is over or abandoned. *task* took the last step of the turn."""
         ...
 
 
 class TurnLock:
-    """A lock for the tasks of one event loop, which get it in the order of their requests.
+    """A lock for the tasks of one event loop. They get it in the order of their requests.
 
     Args:
-        store: The conversation's store, which lives as long as its locks.
+        store: The conversation's store. It lives as long as its locks.
 
     Attributes:
-        saving: The last save, which the next turn waits for.
+        saving: The last save, for which the next turn waits.
     """
 
     def __init__(self, store: object = None) -> None:
         self._store = store
         self.saving: KeptStep | None = None
         self._lock = asyncio.Lock()
-        self._waiting = 0  # steps in line
+        self._waiting = 0  # the number of waiting steps
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: weakref.ref[asyncio.Task[Any]] | None = None  # the task that took the last step
-        self._turn: weakref.ref[LockHolder] | None = None  # a dropped reply lets the next turn start
+        self._turn: weakref.ref[LockHolder] | None = None  # weak: a dropped reply frees the lock
 
     @property
     def locked(self) -> bool:
-        """Whether a turn is under way."""
+        """Whether a turn is running."""
         return self._lock.locked()
 
     @property
     def turn(self) -> LockHolder | None:
-        """The turn that is under way, or None."""
+        """The turn that is running, or None."""
         return None if self._turn is None else self._turn()
 
     async def acquire(
         self, turn: LockHolder | None = None, *, queue: bool, ignore_save: bool = False
     ) -> None:
-        """Take the lock; :meth:`release` must follow.
+        """Take the lock. A call of :meth:`release` must follow.
 
         Args:
-            turn: The turn that takes it. None for a step that is no turn.
-            queue: If another turn is running, wait in line. If false, a running turn is a ``StateError``.
-                Waiting for a turn that this task started is always a ``StateError``.
-            ignore_save: Leave the error of the last save to the log, for a step that deletes what it saved.
+            turn: The turn that takes the lock. None for a step that is no turn.
+            queue: Whether to wait in line if another turn is running. If false, a running turn is a
+                ``StateError``. Waiting for a turn that this task started is always a ``StateError``.
+            ignore_save: Do not raise the last save's error. For a step that deletes the saved conversation.
 
         Raises:
-            Exception: The error of the last save, if nobody has received it.
+            Exception: The error of the last save, if no caller got it.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -116,12 +116,12 @@ class TurnLock:
         self.saving = None
 
     async def saved(self) -> None:
-        """Wait until the last save has ended. The next turn raises its error."""
+        """Wait until the last save has ended. Its error is raised by the next turn."""
         if self.saving is not None:
             await self.saving.ended()
 
     def read_by(self, task: asyncio.Task[Any]) -> None:
-        """Note the task that takes the next step of the turn. The turn is abandoned when it has ended."""
+        """Record the task that takes the turn's next step. When the task has ended, the turn is abandoned."""
         if self._task is not None and self._task() is task:
             return
         self._forget_task()
@@ -134,11 +134,11 @@ class TurnLock:
             task.remove_done_callback(self._task_ended)
 
     def _task_ended(self, task: asyncio.Task[Any]) -> None:
-        """Ask whether the turn is abandoned, for those that wait in line.
+        """Check whether the turn is abandoned, for the steps that wait in line.
 
-        A task that has ended well may have taken one step for another task, which goes on.
+        After a successful end, wait first, because another task may continue to read the reply.
         """
-        # task.exception() would keep asyncio from logging an error that nobody retrieves
+        # task.exception() would prevent asyncio from logging an error that no code retrieves.
         if task.cancelled() or getattr(task, "_exception", None) is not None:
             self._ask_for_line(task)
         elif not task.get_loop().is_closed():
@@ -150,7 +150,7 @@ class TurnLock:
 
     @contextlib.asynccontextmanager
     async def hold(self, *, queue: bool, ignore_save: bool = False) -> AsyncGenerator[None]:
-        """Hold the lock for a step that is no turn; the arguments as for :meth:`acquire`."""
+        """Take the lock for a step that is no turn. The arguments are those of :meth:`acquire`."""
         await self.acquire(queue=queue, ignore_save=ignore_save)
         try:
             yield
@@ -158,23 +158,23 @@ class TurnLock:
             self.release()
 
     def check_free(self) -> None:
-        """Raise StateError when a turn is under way."""
+        """Raise StateError if a turn is running."""
         if self._is_taken():
             raise busy_error()
 
     def _is_taken(self) -> bool:
-        """Return whether the lock is taken, after a turn that is over has released it."""
+        """Release the lock if its turn is over. Return whether the lock is taken."""
         if (turn := self.turn) is not None:
             turn.release_if_over(None if self._task is None else self._task())
         return self.locked
 
     def release(self) -> None:
-        """Let the next turn start. From any thread: a finalizer may run on another one."""
+        """Let the next turn start. Any thread may call it, because a finalizer may run on another thread."""
         loop = self._loop
         if loop is None or loop is running_loop():
             self._release()
         else:
-            with contextlib.suppress(RuntimeError):  # its loop is closed, and has no other turn
+            with contextlib.suppress(RuntimeError):  # the loop is closed and has no other turn
                 loop.call_soon_threadsafe(self._release)
 
     def _release(self) -> None:
@@ -195,9 +195,9 @@ _LOCKS: MutableMapping[object, MutableMapping[Key, TurnLock]] = weakref.WeakKeyD
 
 
 def turn_lock(store: object, owner: str, id: str) -> TurnLock:
-    """Return the running loop's lock of the conversation that *owner* keeps in *store* under *id*."""
+    """Return the running loop's lock of the conversation *id* of *owner* in *store*."""
     loop = running_loop()
     if loop is None:
-        return TurnLock()  # nothing runs that could hold it
+        return TurnLock()  # no running loop, so no other turn
     locks = _LOCKS.setdefault(loop, weakref.WeakValueDictionary())
     return locks.setdefault((builtins.id(store), owner, id), TurnLock(store))

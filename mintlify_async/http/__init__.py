@@ -1,1 +1,1 @@
-"""The only wing that sends requests. Every failure says whether anything was sent."""
+"""Only this wing sends requests. Every error says whether anything was sent."""

@@ -1,8 +1,8 @@
-"""Sends a call with its key, quota and retries, and returns its answer or the error that explains it.
+"""Sends a call with its key, quota and retries, and returns the response or raises an error.
 
-What became of an attempt is decided here: not sent, refused, answered or unknown. Whether another attempt
-follows is the retry policy's decision. An agent POST is sent again only when no byte of it was sent, or when
-the service refused it with 429.
+This module decides how an attempt ended: not sent, refused, answered or unknown. The retry policy decides
+whether another attempt follows. An agent POST is sent again only if no byte of it was sent, or if the service
+refused it with 429.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from ..errors import (
 from ..model.job_record import Job
 from ..model.operation import OPERATIONS, OperationName
 from ..model.response_info import lower_headers
-from ..model.secret import Secret
-from ..model.strict_json import mask_secret
+from ..model.secret import Secret, mask_secret
 from ..protocol.calls import Call
-from ..protocol.responses import WholeResponse, read_job, request_id, status_error
+from ..protocol.responses import WholeResponse, read_job, request_id
+from ..protocol.status_errors import status_error
 from ..runtime import dates
 from ..runtime.logs import SECONDS, log_fields, logged_if_slow
 from ..runtime.per_event_loop import session_closed
 from ..runtime.tasks import cancel_requests
 from ..settings.api_keys import Key
 from ..settings.options import Observation
-from .failures import CLOSED, AttemptLimit, timed_out
+from .connection_errors import CLOSED, AttemptLimit, timed_out
 from .live_response import LiveResponse
 from .retry_after import retry_after_seconds
 from .sending import CLEAN_UP_SECONDS, Sending
@@ -54,14 +54,14 @@ _NO_ANSWER: Final = "%s: no answer yet, %.0f s after attempt %d began"
 _NOT_READY: Final = "%s: still waiting for its key or for a slot of the quota"
 
 NO_KEY: Final = "key"
-"""The reason of the error if the user's function that makes a key failed."""
+"""The ``reason`` of the error if the user's function that returns a key failed."""
 
 SHORTEST_SECRET: Final = 8
-"""A shorter key is a test's, and may be part of other words."""
+"""Minimum length of a key that is masked. A shorter key is a test's, and may be part of other words."""
 BLOCK_SECONDS: Final = 10.0
-"""How long a call that was refused waits at most for the quota's store to note it, in seconds."""
+"""Maximum time that a refused call waits until the quota's store has recorded the refusal, in seconds."""
 LAST_ATTEMPT_SECONDS: Final = 1.0
-"""An attempt with less time left than this would only be cut off."""
+"""With less time left than this, no other attempt starts, because it could hardly end."""
 SendError = APIConnectionError | APIStatusError | UnexpectedResponseError
 SEND_ERRORS = (APIConnectionError, APIStatusError, UnexpectedResponseError)
 
@@ -74,44 +74,45 @@ async def send_job(
     sending: Sending | None = None,
     observation: Observation | None = None,
 ) -> Job:
-    """Send an agent request and return the job in its answer.
+    """Send an agent request and return the job in its response.
 
     Args:
-        core: The session's.
+        core: The core of the session.
         call: The request.
         single: Whether there is only one attempt.
-        sending: Says, whatever ends the request, whether its newest attempt was sent.
+        sending: Records whether the last attempt was sent, however the request ends.
         observation: Gets each attempt.
 
     Raises:
-        OutcomeUnknownError: A POST was sent, and its outcome is not known.
-        APIConnectionError: There was no answer.
+        OutcomeUnknownError: A POST was sent, and its outcome is unknown.
+        APIConnectionError: There was no response.
         APIStatusError: The service refused.
-        UnexpectedResponseError: The answer to a GET is not a job.
-        QuotaExceededError: Our own count says that the limit is used up.
+        UnexpectedResponseError: The response to a GET is not a job.
+        QuotaExceededError: By the count of this package, the limit is used up.
     """
     job = await _Attempts(core, call, sending or Sending(), observation, single=single).run()
     assert isinstance(job, Job)
     return job
 
 
-async def open_answer(core: Core, call: Call, observation: Observation | None) -> tuple[LiveResponse, int]:
-    """Send a question. Return its live answer and how many attempts it took.
+async def open_answer(core: Core, call: Call, observation: Observation | None) -> LiveResponse:
+    """Send a question and return its live answer.
 
     Raises:
-        APIConnectionError: There was no answer.
+        APIConnectionError: There was no response.
         APIStatusError: The service refused.
-        QuotaExceededError: Our own count says that the limit is used up.
+        QuotaExceededError: By the count of this package, the limit is used up.
     """
     sending = Sending(call.until(asyncio.get_running_loop().time()))
     attempts = _Attempts(core, call, sending, observation)
     answer = await attempts.run()
     assert isinstance(answer, LiveResponse)
-    return answer, attempts.number
+    answer.attempts = attempts.number
+    return answer
 
 
 async def quota_left(core: Core, operation: CountedOperation, fp: str = "") -> tuple[QuotaRemaining, ...]:
-    """Return the rest of the limits that count *operation* for the site or project, and for *fp*."""
+    """Return the remaining calls of the limits that count *operation*, for the site or project and *fp*."""
     quota, place = core.options.quota, core.options.counted_for(operation)
     if quota is None:
         return ()
@@ -119,7 +120,7 @@ async def quota_left(core: Core, operation: CountedOperation, fp: str = "") -> t
 
 
 async def unblock(core: Core, operation: CountedOperation) -> None:
-    """End the block of *operation* for the session's site or project."""
+    """End the pause of *operation* for the session's site or project."""
     quota, place = core.options.quota, core.options.counted_for(operation)
     if quota is not None:
         await quota.unblock(operation, await _scope_now(core, operation, place))
@@ -130,17 +131,17 @@ class _Attempts:
 
     Attributes:
         name: The operation's name.
-        waits: Whether the call waits for a slot, so that its request has time of its own.
-        seconds: The limit of the request, in seconds.
+        waits: Whether the call waits for a slot. The wait does not use up the time of the request.
+        seconds: The time limit of the request, in seconds.
         deadline: When the request must have ended, by the loop's time. In the mode ``"wait"`` of the quota,
             each wait for a slot moves it.
-        number: Which attempt it is, from 1.
-        sent_back: How many attempts were refused with 429 and wait for a slot again.
-        waited: How long the call has waited for slots, in seconds.
-        answered: Whether an answer to it has arrived.
-        blocked: For how many seconds the service's refusal stops the calls that share the limit, if this
-            call waits for that. None if it does not.
-        error: Why the previous attempt failed. None for the first.
+        number: The number of the attempt, from 1.
+        sent_back: The number of attempts that were refused with 429 and wait for a slot again.
+        waited: The time for which the call has waited for slots, in seconds.
+        answered: Whether a response has arrived.
+        blocked: If the call waits for the end of a pause after a 429, the length of the pause, in seconds.
+            Otherwise None.
+        error: The error of the previous attempt. None for the first attempt.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class _Attempts:
         *,
         single: bool = False,
     ) -> None:
-        """Begin to count the time."""
+        """Start to count the time."""
         now, within = asyncio.get_running_loop().time(), core.options.retry.within
         resources = core.shared.loops.get()
         self.options = core.options
@@ -178,16 +179,16 @@ class _Attempts:
 
     @property
     def level(self) -> int:
-        """The level of the lines about the result. Polls of a wait are many, so they are at DEBUG."""
+        """The log level of lines about the result. A wait makes many polls, so their level is DEBUG."""
         is_poll = self.single and self.name == "get_job"
         return logging.DEBUG if is_poll else logging.INFO
 
     async def run(self) -> Job | LiveResponse:
-        """Make attempts until one succeeds or none may follow."""
+        """Make attempts until one succeeds or no other may follow."""
         pause = 0.0
         while True:
             outcome = await self._attempt(pause)
-            if not isinstance(outcome, SEND_ERRORS):
+            if not isinstance(outcome, Exception):
                 self.budget.succeeded()
                 if log.isEnabledFor(self.level):
                     self._log_success(outcome)
@@ -196,13 +197,13 @@ class _Attempts:
             next_pause = self._pause(outcome)
             if next_pause is None:
                 verdict = self._verdict(outcome)
-                # Its text, because a log record that is kept must keep no connection.
+                # As text, because a log record that is kept must not keep a connection.
                 log.log(self.level, "%s", str(verdict), extra=self._fields(outcome))
                 raise verdict from outcome.__cause__
             pause = await self._again(outcome, next_pause)
 
     async def _again(self, error: SendError, pause: float) -> float:
-        """Drop the attempt that ended with *error*. Return what is left of *pause*, or raise *error*."""
+        """Drop the attempt that ended with *error*. Return the rest of *pause*, or raise *error*."""
         time = asyncio.get_running_loop().time
         self._note_retry(pause)
         next_start = time() + pause
@@ -214,14 +215,16 @@ class _Attempts:
         return max(0.0, next_start - time())
 
     async def _attempt(self, pause: float) -> Job | LiveResponse | SendError:
-        """Send the request once, after *pause*; return the result, or why there is none."""
+        """Send the request once, after *pause*. Return the result, or the error."""
         self.number += 1
-        try:
-            key, slot = await self._ready(pause)
-        except APIConnectionError as error:
-            if error.reason != NO_KEY:
-                raise
-            return error
+        key, slot = self.options.key(self.call.operation.key).check(), None
+        if key is None or self.error is not None or self.quota is not None:
+            try:
+                key, slot = await self._ready(pause)
+            except APIConnectionError as error:
+                if error.reason != NO_KEY:
+                    raise
+                return error
         self.answered = False
         began = asyncio.get_running_loop().time()
         try:
@@ -237,7 +240,7 @@ class _Attempts:
             return error
 
     async def _exchange(self, key: Secret, began: float) -> Job | LiveResponse:
-        """Send the request, mask secrets in its answer, and take note of what its headers say."""
+        """Send the request, mask secrets in the response, and read its headers."""
         call, assumptions, fresh = self.call, self.options.assumptions, self.number > 1
         limit = self._limit(began)
         self.sending.ends_at = limit.at
@@ -247,9 +250,9 @@ class _Attempts:
         self.answered = True
         _hide(answer, key)
         if call.thread is not None and call.thread.key is not None and isinstance(answer, WholeResponse):
-            _hide(answer, call.thread.key)  # from a live answer it is read first, and masked later
+            _hide(answer, call.thread.key)  # a live body is masked later, because the key is read from it
         try:
-            job = self._job_in(answer)  # before an observer can raise, because its job may be paid for
+            job = self._job_in(answer)  # before an observer can fail, because the job may cost money
         finally:
             self._note(began, answer, None)
         for name in ("deprecation", "sunset"):
@@ -265,7 +268,7 @@ class _Attempts:
         raise status_error(assumptions, call, answer, wait)
 
     def _job_in(self, answer: LiveResponse | WholeResponse) -> Job | None:
-        """Return the job in *answer*, and note its id. None if it is a question's or a refusal."""
+        """Return the job in *answer*, and record its id. None for an answer to a question or a refusal."""
         if isinstance(answer, LiveResponse) or not answer.is_success:
             return None
         id_is_enough = bool(self.call.operation.costs)
@@ -274,15 +277,12 @@ class _Attempts:
         return job
 
     async def _ready(self, pause: float) -> tuple[Secret, Lease | None]:
-        """Wait for the needs of an attempt: *pause*, the key, a slot. Closing the session ends the wait."""
-        text = self.options.key(self.call.operation.key).check()
-        if text is not None and self.error is None and self.quota is None:
-            return text, None  # there is nothing to wait for
+        """Wait for *pause*, for the key and for a slot. Closing the session ends the wait."""
         cancelled = cancel_requests()
         slot: Lease | None = None
         try:
             key, slot = await self.transport.unless_closed(self.sending.ready(self._key_and_slot(pause)))
-            if cancel_requests() > cancelled:  # a key function or a store of the user's swallowed it
+            if cancel_requests() > cancelled:  # swallowed by the user's key function or store
                 raise asyncio.CancelledError
         except BaseException:
             if slot is not None:
@@ -301,14 +301,14 @@ class _Attempts:
             return key, await self._slot(key)
 
     async def _key(self) -> Secret:
-        """Return the key. A function of the user that makes it has the time that the answer would have."""
+        """Return the key. The user's function that returns it has as much time as the response."""
         limit = self._limit(asyncio.get_running_loop().time())
         block = asyncio.timeout_at(limit.at if limit.at < math.inf else None)
         try:
             async with block:
                 return await _revealed(self.options.key(self.call.operation.key), self.name)
         except TimeoutError:
-            pass  # of the block: one of the function's own is an APIConnectionError
+            pass  # of this block; a TimeoutError of the function is an APIConnectionError
         what = "the function that makes the key did not return"
         raise timed_out(self.name, limit.phase, limit.seconds, "no", what)
 
@@ -326,11 +326,11 @@ class _Attempts:
         except BaseException:
             await self._refund(slot)
             raise
-        # The service's refusal of the previous attempt says more than the quota's of this one.
+        # The service's refusal of the previous attempt is more useful than the quota's refusal of this one.
         raise self.error from self.error.__cause__
 
     async def _take(self, slot: Lease) -> Lease:
-        """Take *slot*, for which the call waits as long as it is allowed to. Its store has no more time."""
+        """Take *slot*, and wait as long as the call may wait. This also limits the store."""
         until = self.sending.until if self.waits else self.deadline
         deadline, limited_by = until, "timeout= of the call"
         if self.last_start < until:
@@ -349,7 +349,7 @@ class _Attempts:
         )
 
     async def _refund(self, slot: Lease) -> None:
-        """Give *slot* back. The call waits 0.25 s for that, and no longer than it may take."""
+        """Return *slot* to the quota. Wait at most 0.25 s, and no longer than the call may wait."""
         if not slot.may_be_taken:
             return
         failure = "a slot of the quota could not be given back"
@@ -357,26 +357,28 @@ class _Attempts:
         await self.recordings.insist(slot.refund, failure, patience, self._fields())
 
     def _limit(self, now: float) -> AttemptLimit:
-        """Return the limit on an attempt that begins *now*."""
+        """Return the limit of an attempt that starts *now*."""
         call = self.call
-        if not call.operation.streams or self.deadline < now + call.timeouts.first_event:
-            seconds = call.seconds if self.deadline == self.sending.until else self.seconds
-            return AttemptLimit(self.deadline, seconds, call.operation.limit)
-        return AttemptLimit(now + call.timeouts.first_event, call.timeouts.first_event, "first_event")
+        if call.operation.streams:
+            seconds = call.timeouts.first_event
+            if self.deadline >= now + seconds:
+                return AttemptLimit(now + seconds, seconds, "first_event")
+        seconds = call.seconds if self.deadline == self.sending.until else self.seconds
+        return AttemptLimit(self.deadline, seconds, call.operation.limit)
 
     async def _block(self, quota: Quota, answer: WholeResponse, key: Secret) -> float | None:
-        """Stop the calls that share the limit, after a 429.
+        """After a 429, stop the calls that share the limit.
 
-        Return for how many seconds at least, if an agent request waits in the line for the end of that.
+        If an agent request waits for the end of this pause, return its minimum length in seconds.
         """
-        from ..quota.counted_limits import FIRST_BLOCK  # imported on use: most sessions have no quota
+        from ..quota.counted_limits import FIRST_BLOCK  # imported here, because most sessions have no quota
 
         wait = retry_after_seconds(answer.headers, dates.now())
         try:
             block = quota.block(_counted(self.call), _scope_of(self.call, key), wait)
             async with asyncio.timeout(self.sending.patience(BLOCK_SECONDS)):
                 await self.transport.unless_closed(block)
-        except Exception as error:  # the refusal itself says more
+        except Exception as error:  # the service's refusal is more useful
             why = str(error) or "the quota's store did not answer in time"
             log.warning(
                 "a refusal of the service could not be recorded for other calls: %s",
@@ -387,14 +389,14 @@ class _Attempts:
         return (wait or FIRST_BLOCK) if self.waits and self.call.operation.costs else None
 
     def _pause(self, error: SendError) -> float | None:
-        """Return the seconds until the next attempt, or None when none may follow."""
+        """Return the seconds until the next attempt. None if no attempt may follow."""
         if self.single or getattr(error, "headers", {}).get("x-should-retry") == "false":
             return None
         if getattr(error, "reason", None) in (CLOSED, "certificate"):
             return None
         if 400 <= (getattr(error, "proxy_status", None) or 0) < 500:
-            return None  # a proxy counts wrong passwords, and locks the account after some
-        if self.blocked is not None:  # the quota's line is the pause, and it has limits of its own
+            return None  # a proxy counts wrong passwords, and then locks the account
+        if self.blocked is not None:  # the wait for a slot is the pause, and has its own limits
             self.sent_back += 1
             log.warning(
                 "%s waits for a slot again, because the service refused it: %s",
@@ -419,14 +421,14 @@ class _Attempts:
         return pause if self.budget.take() else None
 
     def _verdict(self, error: SendError) -> MintlifyError:
-        """Return the error that the caller gets when no attempt may follow."""
+        """Return the error for the caller if no attempt may follow."""
         if self.call.operation.costs and self.sending.outcome == "unknown":
             return _outcome_unknown(self.call, error, self.sending)
         is_closed = getattr(error, "reason", None) == CLOSED
         return session_closed(self.name) if is_closed else error
 
     def _log_success(self, outcome: object) -> None:
-        """Log one line for the request, whatever number of attempts it took."""
+        """Log one line for the request, after any number of attempts."""
         result = "the answer begins"
         if isinstance(outcome, Job):
             result = f"job {printable(outcome.id)} is {printable(outcome.status)}"
@@ -442,7 +444,7 @@ class _Attempts:
         )
 
     def _fields(self, answer: object = None, id: str | None = None) -> dict[str, object]:
-        """Return the fields of a log record, with *id*, or else the request id of *answer* or an error."""
+        """Return the fields of a log record, with *id* or else the request id of *answer* (or error)."""
         return log_fields(
             self.name,
             job_id=self.call.job_id or self.sending.job_id,
@@ -453,7 +455,7 @@ class _Attempts:
     def _note(
         self, began: float, answer: LiveResponse | WholeResponse | None, error: SendError | None
     ) -> None:
-        """Log how an attempt ended, and tell the observer."""
+        """Log the end of an attempt, and report it to the observer."""
         observation = self.observation
         if observation is None and not log.isEnabledFor(logging.DEBUG):
             return
@@ -516,7 +518,7 @@ def _unknown_reason(error: SendError) -> str:
 
 def _counted(call: Call) -> CountedOperation:
     name = call.operation.name
-    assert name != "get_job"  # nothing counts it
+    assert name != "get_job"  # no quota counts it
     return name
 
 
@@ -526,19 +528,19 @@ def _scope_of(call: Call, key: str) -> QuotaScope:
 
 
 async def _scope_now(core: Core, operation: CountedOperation, place: str, fp: str = "") -> QuotaScope:
-    """Return what the session's next call of *operation* is counted for."""
+    """Return the scope in which the session's next call of *operation* is counted."""
     asks = OPERATIONS[operation].key == "assistant"
     return _scope(place, await _revealed(core.options.assistant_key, operation) if asks else None, fp)
 
 
 async def _revealed(key: Key, operation: str) -> Secret:
-    """Return the key to be sent. If the user's function that makes it fails, nothing was sent."""
+    """Return the key to send. If the user's function that returns it fails, nothing was sent."""
     try:
         return await key.reveal()
     except MintlifyError:
         raise
     except Exception as error:
-        # Only its class: the text and the frames of a function that has the key may show it.
+        # Only the class, because the text and the frames of a function with the key may show the key.
         kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
     raise APIConnectionError(
         f"{operation}: the function that makes the {key.kind} key failed with {kind}; nothing was sent",
@@ -549,8 +551,8 @@ async def _revealed(key: Key, operation: str) -> Secret:
 
 
 def _scope(place: str, key: str | None, fp: str) -> QuotaScope:
-    """Return what a call is counted for: a domain, the assistant's *key* and the user *fp*, or a project."""
-    from ..quota.counted_limits import QuotaScope  # imported on use: most sessions have no quota
+    """Return the scope of a call: a domain, the assistant's *key* and the user *fp*, or a project."""
+    from ..quota.counted_limits import QuotaScope  # imported here, because most sessions have no quota
 
     if key is None:
         return QuotaScope(project=place)
@@ -558,11 +560,11 @@ def _scope(place: str, key: str | None, fp: str) -> QuotaScope:
 
 
 def _hide(answer: LiveResponse | WholeResponse, secret: str) -> None:
-    """Mask our secrets in *answer*, because a server may repeat them."""
+    """Mask the session's secrets in *answer*, because a server may repeat them."""
     if len(secret) < SHORTEST_SECRET:
         return
     body = answer.body.decode("utf-8", "surrogateescape") if isinstance(answer, WholeResponse) else ""
-    text = "\n".join((body, *answer.headers.values()))  # hardly any server repeats it, so one look at all
+    text = "\n".join((body, *answer.headers.values()))  # one search, because servers rarely repeat it
     if mask_secret(text, secret) == text:
         return
     if isinstance(answer, WholeResponse):

@@ -1,4 +1,4 @@
-"""The body of an assistant's answer while it arrives, with the limits on waiting for it."""
+"""The body of an assistant's answer while it arrives, with the time limits for reading it."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ from ..model.secret import Secret
 from ..protocol.calls import Call
 from ..runtime.per_event_loop import session_closed
 from ..runtime.time_limits import TimeLimits
-from .failures import FOREIGN_ERRORS, summarize
+from .connection_errors import FOREIGN_ERRORS, summarize
 
 _WORDS = {"first_event": "no event within", "idle": "no data for", "total": "not complete within"}
 
 
 class Grace(NamedTuple):
-    """How long to read on after the announced end of an answer, in seconds."""
+    """Time to read after the announced end of an answer, in seconds."""
 
     quiet: float
-    """Longest time without a further event."""
+    """Maximum time without another event."""
     total: float
-    """Longest time in all, from the first read on."""
+    """Maximum total time, from the first read after the announced end."""
 
 
 class LiveResponse:
-    """The body of an assistant's answer, while it arrives.
+    """The body of an assistant's answer while it arrives.
 
-    Data that arrives only moves the present limit. A timer per read would cost more than the read.
+    Arriving data only moves the current limit, because a timer for each read would cost more than the read.
 
     Attributes:
-        at: When the present limit is due, by the loop's time.
+        at: When the current limit passes, by the loop's time.
         status: The HTTP status, a success.
-        headers: The headers of the response, looked up in lower case.
-        secret: The key that was sent, which the body may repeat. No error shows it.
+        headers: The headers of the response, with names in lower case.
+        secret: The key that was sent. No error shows it, even if the body repeats it.
+        attempts: Number of times that the question was sent, up to this response.
         pending: Whether a task is reading.
-        closed: Whether the connection was closed or given back.
+        closed: Whether the connection was closed or returned to the pool.
     """
 
     def __init__(
@@ -51,29 +52,30 @@ class LiveResponse:
         total_at: float,
         secret: Secret,
     ) -> None:
-        """Take over *response*, which is one of *streams* until it is closed.
+        """Read the body of *response*. The object stays in *streams* until it is closed.
 
         Args:
-            response: The response; its headers have arrived.
+            response: The response, after its headers have arrived.
             streams: The open bodies of the session.
             call: The question.
-            started: When it was sent, by the loop's time.
-            total_at: When the complete answer must have arrived.
+            started: When the question was sent, by the loop's time.
+            total_at: When the complete answer must have arrived, by the loop's time.
             secret: The key that was sent.
         """
         self.at = inf
         self.status: int = response.status
         self.headers: Mapping[str, str] = response.headers
         self.secret = secret
+        self.attempts = 1
         self.pending = False
         self.closed = False
         self._response = response
         self._streams = streams
         self._timeouts = call.timeouts
         self._seconds = call.seconds
-        self._since = started  # when the present silence began
+        self._since = started  # when the current silence started
         self._events = 0
-        self._silence = "first_event", call.timeouts.first_event  # the phase, and its longest silence
+        self._silence = "first_event", call.timeouts.first_event  # the name and the length of this limit
         self._total_at = total_at
         self._failure: MintlifyError | None = None
         self._loop = asyncio.get_running_loop()
@@ -81,17 +83,17 @@ class LiveResponse:
         streams.add(self)
 
     async def read(self, events: int, grace: Grace | None = None) -> bytes:
-        """Return the bytes that have arrived, waiting for at least one. ``b""`` is the body's proper end.
+        """Return the bytes that have arrived. Wait for at least one. ``b""`` is the proper end of the body.
 
-        Cancelling it loses nothing.
+        Cancelling the call loses no bytes.
 
         Args:
-            events: How many events were read so far. One more ends a silence, and a comment may not.
+            events: The number of events read up to now. Another event ends a silence, but a comment may not.
             grace: The limits after the announced end of the answer.
 
         Raises:
-            APITimeoutError: Silence for too long, or the answer took too long.
-            APIConnectionError: The connection was lost, or the body's framing is broken.
+            APITimeoutError: No event arrived for too long, or the answer took too long.
+            APIConnectionError: The connection was lost, or the body's framing is invalid.
             StateError: The session was closed.
         """
         if self._failure is None:
@@ -103,7 +105,7 @@ class LiveResponse:
                 self._note_loss(summarize(error))
             else:
                 if not data:
-                    self.close()  # aiohttp itself never gives back a connection that was upgraded
+                    self.close()  # aiohttp never returns an upgraded connection to the pool
                 return data
             finally:
                 self.pending = False
@@ -130,7 +132,7 @@ class LiveResponse:
             self._streams.watch(self)
 
     def expire(self) -> None:
-        """Give up: a task has waited for too long, or the answer has taken too long."""
+        """End the answer with a timeout error, because its limit has passed."""
         phase, seconds = self._silence
         if self._total_at <= self._loop.time():
             phase, seconds = "total", self._seconds
@@ -139,15 +141,15 @@ class LiveResponse:
             self._fail(APITimeoutError(text, phase=phase, seconds=seconds, operation="ask"))
 
     def _watch_connection(self) -> asyncio.Future[None] | None:
-        """Have the end of the connection wake a reader that aiohttp leaves waiting.
+        """Make the end of the connection wake a waiting reader that aiohttp does not wake.
 
-        aiohttp closes the connection of a body whose chunks are malformed, and does not tell the body.
+        If the chunks of a body are malformed, aiohttp closes the connection without an error for the body.
         """
         connection = self._response.connection
         end = None if connection is None else getattr(connection.protocol, "closed", None)
         if end is not None:
             end.remove_done_callback(_look_at)
-            end.add_done_callback(_look_at)  # one of them stays when the connection serves other requests
+            end.add_done_callback(_look_at)  # one callback stays if the connection serves other requests
             end.add_done_callback(self._connection_ended)
         return end
 
@@ -162,9 +164,9 @@ class LiveResponse:
             self._failure.__cause__ = cause
 
     def _salvage(self) -> bytes:
-        """Return the bytes that aiohttp holds back once it has an error to raise."""
+        """Return the bytes that aiohttp does not return after it has stored an error."""
         content = self._response.content
-        # None is not in its signature, but clears the stored error; a test pins that.
+        # The signature does not allow None, but None clears the stored error. A test checks this.
         content.set_exception(cast(Any, None))
         try:
             return content.read_nowait()
@@ -176,16 +178,16 @@ class LiveResponse:
         self.close()
 
     def close(self) -> None:
-        """Close the connection at once and wake a reader that waits. Safe to repeat, from any task."""
+        """Close the connection immediately and wake a waiting reader. Any task may call it, and again."""
         self._finish()
         self._response.close()
 
     def end(self) -> None:
-        """Close the connection. The received bytes can be read, and then the error says who closed it."""
+        """Close the connection. Received bytes can still be read. Then the error says who closed it."""
         self._fail(session_closed("ask"))
 
     def close_from_anywhere(self, *, report: bool) -> None:
-        """Close from a finalizer, on any thread. With *report*, a loop in debug mode logs it."""
+        """Close from a finalizer, on any thread. With *report*, a loop in debug mode logs the response."""
         if self.closed or self._loop.is_closed():
             return
         self._loop.call_soon_threadsafe(self.close)
@@ -203,7 +205,7 @@ class LiveResponse:
 
 def _look_at(end: asyncio.Future[None]) -> None:
     if not end.cancelled():
-        end.exception()  # retrieved, or asyncio logs that it never was
+        end.exception()  # mark as retrieved, otherwise asyncio logs it
 
 
 def _lost(what: str) -> APIConnectionError:

@@ -1,4 +1,4 @@
-"""Reports operations to the session's observer. Its errors are logged, and change nothing."""
+"""Reports operations to the session's observer. Errors of the observer are logged, and change nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("mintlify_async")
 
 
 def begin_observation(observer: Observer | None, operation: str, **facts: Fact | None) -> Observation | None:
-    """Let *observer* begin. Return None if there is no observer, or if it fails, which is logged."""
+    """Start an observation. Return None without an observer, or if it fails, which is logged."""
     if observer is None:
         return None
     try:
@@ -33,7 +33,7 @@ _FAILED = "the session's observer failed"
 
 
 class _Guarded:
-    """An observation whose errors are logged. They must not take the place of an answer that is paid for."""
+    """An observation whose errors are logged. They must not replace an answer that costs money."""
 
     def __init__(self, observation: Observation, operation: str) -> None:
         self._observation = observation
@@ -76,7 +76,7 @@ class _Guarded:
 
 @contextmanager
 def following(observation: Observation, *, active: bool, ends: bool) -> Generator[Observation, None, None]:
-    """Follow a block, which is one request if *active*. If *ends*, the block's end or error ends all."""
+    """Report a block to the observation. *active* means one request, and *ends* that it is the last."""
     try:
         with observation.active() if active else nullcontext():
             yield observation
@@ -89,12 +89,12 @@ def following(observation: Observation, *, active: bool, ends: bool) -> Generato
 
 
 def note(observation: Observation, **facts: Fact | None) -> None:
-    """Note the facts that are known."""
+    """Report the facts that are not empty."""
     for name, fact in facts.items():
         if fact:
             observation.set(name, fact)
 
 
 def note_job(observation: Observation, job: Job) -> None:
-    """Note the status of a job."""
+    """Report the facts of a job."""
     note(observation, status=job.status, model=job.model, pr_link=job.pr_link)

@@ -1,4 +1,4 @@
-"""What the headers of a response say about time: ``Retry-After``, the reset of a limit, and dates.
+"""Times in the headers of a response: ``Retry-After``, the reset of a limit, and dates.
 
 It does no I/O. The caller passes the time.
 """
@@ -13,18 +13,18 @@ from email.utils import parsedate_to_datetime
 from functools import lru_cache
 
 _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
-_EPOCH_BEGINS = 1_000_000_000.0  # a reset "in" 30 years is a date, in seconds since the epoch
+_EPOCH_BEGINS = 1_000_000_000.0  # a larger number is a date in seconds since 1970, not a period
 
 
 def retry_after_seconds(headers: Mapping[str, str], wall: float, *, resets: bool = True) -> float | None:
-    """Return how long the service asks to wait, in seconds, or None when it says nothing readable.
+    """Return the seconds that the service asks to wait, or None if no header can be read.
 
     Args:
-        headers: The answer's headers, names in lower case.
-        wall: Seconds since the epoch by our own clock. A date is measured against
-            the answer's own ``Date`` where there is one, so that a wrong clock here does no harm.
-        resets: Whether the end of a limit's window counts. Many services send it with every
-            response, but only after a 429 does it ask callers to wait.
+        headers: The headers of the response, with names in lower case.
+        wall: Seconds since 1970 by this machine's clock. A date is compared with the response's ``Date``
+            header, if there is one, so a wrong clock here does no harm.
+        resets: Whether to use the end of a limit's window. Many services send it with every response, but
+            only after a 429 is it a request to wait.
     """
     stated = headers.get("retry-after-ms")
     if stated is not None and (milliseconds := _number(stated)) is not None:
@@ -47,9 +47,9 @@ def _number(text: str | None) -> float | None:
     return float(text) if _NUMBER.fullmatch(text) else None
 
 
-@lru_cache(maxsize=8)  # the answers of one second share a date
+@lru_cache(maxsize=8)  # responses of the same second have the same date
 def http_date(text: str | None) -> float | None:
-    """Return a date of HTTP (RFC 9110, 5.6.7) in seconds since 1970, or None when it is not readable."""
+    """Return an HTTP date (RFC 9110, 5.6.7) in seconds since 1970, or None if it cannot be read."""
     try:
         date = parsedate_to_datetime(text) if text else None
         moment = math.nan if date is None else date.replace(tzinfo=date.tzinfo or UTC).timestamp()

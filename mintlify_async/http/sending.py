@@ -1,4 +1,4 @@
-"""Tells when the first byte of a request was written, or that none was, and what became of the request."""
+"""Records whether and when the first byte of a request was written, and how the request ended."""
 
 from __future__ import annotations
 
@@ -12,36 +12,35 @@ from ..runtime import dates
 from ..settings.retry_policy import Outcome
 
 FIRST_BYTE_SECONDS: Final = 10.0
-"""How long :meth:`Sending.before_first_byte` may take, in seconds. A SQLite store whose file is locked waits
-as long: see ``BUSY_SECONDS`` in ``storage/sqlite_file.py``."""
+"""Maximum time for :meth:`Sending.before_first_byte`, in seconds. A SQLite store waits as long for a locked
+file: see ``BUSY_SECONDS`` in ``storage/sqlite_file.py``."""
 
 CLEAN_UP_SECONDS: Final = 0.25
-"""How long a call that ends waits for its clean-up, in seconds. The clean-up goes on without it."""
+"""Time for which an ending call waits for its clean-up, in seconds. The clean-up continues after that."""
 
 T = TypeVar("T")
 
 
 class Sending:
-    """When the first byte of a request was written. Whatever ends the request, the fact stands here.
+    """Records when the first byte of a request was written, however the request ends.
 
-    A call with a ``dedupe_key`` overrides what is awaited: see ``jobs/send_once.py``.
+    A call with a ``dedupe_key`` overrides the methods that are awaited: see ``jobs/send_once.py``.
 
     Args:
         until: When the call must have ended, by the loop's time. Its waits for a slot, for a store and for
-            other calls count, too.
+            other calls are included.
 
     Attributes:
         dedupe_key: The ``dedupe_key`` of the call, or None.
         on_first_byte: Called just before the first byte of an attempt is written, or None.
-        on_no_effect: Called when that attempt had no effect and another one follows, or None.
-        ends_at: When the newest attempt ends at the latest, by the loop's time.
-        asked: Whether aiohttp has asked for the body in the newest attempt. A stand-in for its session never
-            does.
-        asked_again: Whether it has asked for the body again after the first byte was written.
-        sent_at: The date of the newest attempt's first byte, in seconds since 1970; None when none was
-            written. An attempt that was refused with 429 no longer counts once another one is to follow.
-        status: The status of the newest attempt's answer, or 0.
-        failure: What :meth:`before_first_byte` raised in the newest attempt, or None.
+        on_no_effect: Called if that attempt had no effect and another attempt follows, or None.
+        ends_at: The latest end of the last attempt, by the loop's time.
+        asked: Whether aiohttp read the body in the last attempt. A substitute for its session never does.
+        asked_again: Whether aiohttp read the body again after the first byte was written.
+        sent_at: The date of the last attempt's first byte, in seconds since 1970. None if none was written.
+            After a 429, the value is removed if another attempt follows.
+        status: The status of the response to the last attempt, or 0.
+        failure: The error of :meth:`before_first_byte` in the last attempt, or None.
         job_id: The id of the job in the response, as soon as it was read, or None.
     """
 
@@ -79,31 +78,31 @@ class Sending:
 
     @property
     def outcome(self) -> Outcome:
-        """How the newest attempt failed, if it did."""
+        """How the last attempt failed, if it failed."""
         if 300 <= self.status < 500:
             return "refused" if self.status == 429 else "answered"
         return "not_sent" if self.sent_at is None else "unknown"
 
     @property
     def had_no_effect(self) -> bool:
-        """Whether the newest attempt has started nothing, because it was not sent or was refused."""
+        """Whether the last attempt started nothing, because it was not sent or was refused."""
         return self.outcome != "unknown"
 
     async def ready(self, step: Awaitable[T]) -> T:
-        """Wait for *step*, which gets what an attempt needs. If this raises, there is no attempt."""
+        """Wait for *step*, which gets the key and a slot. If this call raises, there is no attempt."""
         return await step
 
     async def before_first_byte(self) -> None:
-        """Do what must precede the first byte of an attempt, when its connection is there.
+        """Prepare the first byte of an attempt, after the connection was opened.
 
-        It may take 10 s. If it raises, nothing is sent, and its error is the request's. An attempt that ends
-        meanwhile cancels it.
+        The call may take 10 s. If it raises, nothing is sent, and the request raises its error. If the
+        attempt ends, the call is cancelled.
         """
 
     async def again(self, seconds: float) -> str | None:
-        """Drop the newest attempt, which had no effect. Another one follows in *seconds*.
+        """Drop the last attempt, which had no effect. Another attempt follows in *seconds*.
 
-        Return None, or why no other one may follow.
+        Return None, or the reason why no other attempt may follow.
         """
         del seconds
         self.seal()
@@ -113,12 +112,12 @@ class Sending:
         return None
 
     def patience(self, seconds: float) -> float:
-        """Return for how many of *seconds* the call may wait for its clean-up: 0.25 s beyond its end."""
+        """Return how many of *seconds* the call may wait for its clean-up. It ends 0.25 s after *until*."""
         left = self.until + CLEAN_UP_SECONDS - asyncio.get_running_loop().time()
         return min(seconds, max(0.0, left))
 
     def begin(self) -> int:
-        """Begin an attempt and return its number. The body names this number before it writes."""
+        """Start an attempt and return its number. The body passes this number before it writes."""
         self._attempt += 1
         self._open = self._attempt
         self.asked = self.asked_again = False
@@ -127,15 +126,15 @@ class Sending:
         return self._attempt
 
     def seal(self) -> None:
-        """End the attempt. If its first byte is not written yet, it is never written."""
+        """End the attempt. If its first byte was not written yet, it is never written."""
         self._open = 0
 
     async def first_byte(self, attempt: int) -> None:
-        """Return when the body of *attempt* may write its first byte, which is noted as written.
+        """Return when the body of *attempt* may write its first byte. The byte is recorded as written.
 
         Raises:
-            ConnectionAbortedError: The attempt has ended or has written its first byte before, or
-                :attr:`failure` says why nothing may be written.
+            ConnectionAbortedError: The attempt has ended or has already written its first byte, or
+                :attr:`failure` is set.
         """
         if attempt == self._open:
             self.asked = True
@@ -151,7 +150,7 @@ class Sending:
             self.on_first_byte()
 
     async def _wait(self, attempt: int) -> None:
-        """Do what must precede the first byte. If it fails, seal the attempt."""
+        """Call :meth:`before_first_byte`. If it fails, end the attempt."""
         limit = asyncio.timeout(FIRST_BYTE_SECONDS)
         try:
             async with limit:

@@ -1,4 +1,4 @@
-"""Core: what every request of a session needs. It is the first argument of the functions that send."""
+"""Core: the data that every request of a session needs. It is the first argument of sending functions."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from attrs import field, frozen
 
 from ..errors import StateError
 from ..protocol.calls import Call
-from ..runtime.logs import Place
+from ..runtime.lasting_steps import Recordings
+from ..runtime.logs import Place, line_of
 from ..runtime.per_event_loop import LoopLocal, session_closed
-from ..runtime.recordings import Recordings
 from ..runtime.tasks import finish_shielded
 from ..settings.options import Fact, Observation, Options
+from ..settings.proxy_and_tls import TransportSettings
+from ..settings.retry_policy import RetryBudget
 from .observer import begin_observation
-from .transport import Transport, TransportSettings
+from .transport import Transport
 
 
 class LoopPart(Protocol):
-    """What a wing keeps next to the connections of an event loop."""
+    """An object of another wing that belongs to an event loop, such as a scheduler."""
 
     async def close(self) -> None:
-        """End it, on its own loop."""
+        """End the object, on its own loop."""
         ...
 
 
@@ -32,7 +34,7 @@ P = TypeVar("P", bound=LoopPart)
 
 
 class LoopResources:
-    """What a session has on one event loop, closed in the right order.
+    """The objects of a session on one event loop. They are closed in the right order.
 
     Args:
         transport: The connections.
@@ -44,13 +46,13 @@ class LoopResources:
         self._parts: dict[type, LoopPart] = {}
 
     def part(self, kind: type[P], make: Callable[[], P]) -> P:
-        """Return this loop's *kind*, made on first use. It is closed before the connections."""
+        """Return this loop's object of class *kind*, made by the first call. It ends before connections."""
         if kind not in self._parts:
             self._parts[kind] = make()
         return cast("P", self._parts[kind])
 
     async def close(self) -> None:
-        """End every wait, stream and request, and finish all pending records, even if cancelled."""
+        """End every wait, stream and request, and finish all pending records, despite a cancellation."""
         await finish_shielded(self._close())
 
     async def _close(self) -> None:
@@ -64,37 +66,16 @@ class LoopResources:
         self.transport.abandon()
 
 
-class RetryBudget:
-    """The retries that a session may still make: each takes one, each success gives a tenth back."""
-
-    def __init__(self, most: float) -> None:
-        """Begin with *most*, which is also the limit."""
-        self._most = most
-        self._tokens = most
-
-    def take(self) -> bool:
-        """Take one and return True. If there is less than one, return False."""
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
-
-    def succeeded(self) -> None:
-        """Give a tenth back."""
-        if self._tokens < self._most:
-            self._tokens = min(self._most, self._tokens + 0.1)
-
-
 class Shared:
-    """What a session shares with those that its ``with_options`` makes.
+    """The objects that a session shares with the sessions from its ``with_options``.
 
     Sessions, handles and open replies keep it alive. It is collected with the last of them, and warns if the
-    session was never closed. It contains no keys, because a reply must not keep them.
+    session was not closed. It contains no keys, because a reply must not keep keys.
 
     Args:
-        options: Those of the first session. Its poll policy says how often all jobs are polled.
-        transport: How connections are made.
-        made_at: Where the first session was made.
+        options: The options of the first session. Its poll policy is used for all jobs.
+        transport: The settings of the connections.
+        made_at: The line that made the first session.
     """
 
     def __init__(self, options: Options, transport: TransportSettings, made_at: Place) -> None:
@@ -106,23 +87,23 @@ class Shared:
         self._parts: dict[type, Any] = {}
 
     def part(self, kind: type[T]) -> T:
-        """Return this session's *kind*, made on first use. Any thread may ask."""
+        """Return this session's object of class *kind*, made by the first call. Any thread may call this."""
         if kind not in self._parts:
             self._parts.setdefault(kind, kind())
         return cast("T", self._parts[kind])
 
     def recordings(self) -> Recordings:
-        """Return this loop's steps that outlive their callers. A closed session waits for none."""
+        """Return this loop's steps that outlive their callers. A closed session waits for no such steps."""
         try:
             return self.loops.get().recordings
         except StateError:
             return Recordings()
 
     def __del__(self) -> None:
-        """Free the connections, and warn, if the session was not closed."""
+        """If the session was not closed, close the connections and warn."""
         if self.loops.abandon():
             warnings.warn(
-                f"a MintlifySession made at {':'.join(map(str, self._made_at))} was never closed; "
+                f"a MintlifySession made at {':'.join(map(str, line_of(self._made_at)))} was never closed; "
                 "use `async with` or `await session.close()`",
                 ResourceWarning,
                 stacklevel=2,
@@ -131,20 +112,20 @@ class Shared:
 
 
 class Lifetime:
-    """Whether a session was closed. Its conversations, and its replies that were not sent, ask for it."""
+    """Whether a session was closed. Its conversations and its unsent replies read it."""
 
     closed = False
 
 
 @frozen(eq=False, repr=False)
 class Core:
-    """A session's settings, and what it shares with others.
+    """A session's settings, and the objects that it shares with others.
 
     Args:
         options: The settings.
-        shared: The connections, and what other wings keep next to them.
-        lifetime: Of the session alone: one of ``with_options`` is closed by itself.
-        observation: The operation that every request is a part of, or None.
+        shared: The connections, and objects of other wings.
+        lifetime: Belongs to this session only, because a session from ``with_options`` is closed alone.
+        observation: The operation that every request belongs to, or None.
     """
 
     options: Options
@@ -159,7 +140,7 @@ class Core:
         return self
 
     def observe(self, operation: str, **facts: Fact | None) -> Observation | None:
-        """Begin to follow an operation. Return None if the session has no observer, or the observer fails."""
+        """Start to observe an operation. Without an observer, or if it fails, return None."""
         if self.options.observer is None:
             return None
         return begin_observation(
@@ -167,8 +148,8 @@ class Core:
         )
 
     def observe_question(self, call: Call) -> Observation | None:
-        """Begin to follow a question."""
+        """Start to observe a question."""
         thread = None if call.thread is None else call.thread.id
-        if self.options.observer is None:  # the text is not joined for nobody
+        if self.options.observer is None:  # without an observer, the text is not needed
             return None
         return self.observe("ask", domain=call.domain, conversation_id=thread, input=call.text)

@@ -1,13 +1,11 @@
-"""The connections of one event loop, and sending a request with its headers over them with aiohttp."""
+"""The connections of one event loop, and sending a request over them with aiohttp."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import platform
 import select
 import socket
-import ssl as ssl_module
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -16,40 +14,31 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import aiohttp
 import yarl
-from aiohttp import hdrs, payload
+from aiohttp import payload
 from aiohttp.abc import AbstractStreamWriter
-from attrs import define, field
-from multidict import CIMultiDict
 
 from ..checks import (
     EXITING,
-    URLObject,
-    check_bool,
-    check_client_session,
-    check_type,
     is_exiting,
-    is_loopback,
 )
 from ..errors import (
     APIConnectionError,
-    ConfigurationError,
     MintlifyError,
     StateError,
     UnexpectedResponseError,
+    printable,
 )
 from ..model.response_info import Headers
 from ..model.secret import Secret
+from ..protocol.byte_limits import ANSWER_MAX_BYTES, ERROR_MAX_BYTES, HEADER_MAX_BYTES
 from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse
 from ..runtime import dates
 from ..runtime.logs import log_fields
 from ..runtime.per_event_loop import session_closed
 from ..runtime.time_limits import PASSES, TimeLimit, TimeLimits
-from ..settings.assumptions import Assumptions
-from ..settings.environment import service_url
-from ..settings.proxy import PROXY_VARIABLE, own_proxy, proxy_to, unused_proxy
-from ..version import __version__
-from .failures import (
+from ..settings.proxy_and_tls import TransportSettings, unused_proxy
+from .connection_errors import (
     FOREIGN_ERRORS,
     AttemptLimit,
     closed_here,
@@ -60,6 +49,7 @@ from .failures import (
     translate,
 )
 from .live_response import LiveResponse
+from .request_headers import request_headers
 from .sending import Sending
 
 if TYPE_CHECKING:
@@ -67,84 +57,33 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
 
-__all__ = ["RequestRecorder", "Transport", "TransportSettings", "reset_connection"]
+__all__ = ["RequestRecorder", "Transport", "reset_connection"]
 
-ANSWER_MAX_BYTES = 4 * 1024 * 1024  # a job's record has a dozen short fields
-ERROR_MAX_BYTES = 64 * 1024  # an error page says what matters at its beginning
-ERROR_SECONDS = 2.0  # a stalled error page is not worth waiting longer
+ERROR_SECONDS = 2.0  # a longer wait for a stalled error page is not worth it
 WRITE_BYTES = 64 * 1024
-RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: what was not sent is dropped
-HEADER_MAX_BYTES = 64 * 1024  # one line; gateways add long policies, and aiohttp's limit is 8,190 bytes
-KEEP_ALIVE_SECONDS = 3.9  # servers close an idle connection after 5 s or more: never write at that moment
-RECEIVE_BYTES = 128 * 1024  # of the kernel for a connection; uvloop reads megabytes in one turn of the loop
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: unsent bytes are dropped
+KEEP_ALIVE_SECONDS = 3.9  # servers close idle connections after 5 s or more
+RECEIVE_BYTES = 128 * 1024  # the kernel's buffer; uvloop can read megabytes in one cycle
 LONGEST_CONNECT = 1e9  # seconds; aiohttp rounds its limits up and cannot round infinity
 
 log = logging.getLogger("mintlify_async")
 
 T = TypeVar("T")
-USER_AGENT = f"mintlify-async/{__version__} Python/{platform.python_version()} aiohttp/{aiohttp.__version__}"
-COMMON_HEADERS = {
-    hdrs.ACCEPT_ENCODING: "identity",  # compressed answers arrive late and can be bombs
-    hdrs.USER_AGENT: USER_AGENT,
-}
 
 
 RequestRecorder: TypeAlias = Callable[
     [Call, Mapping[str, str], Awaitable[aiohttp.ClientResponse]], Awaitable[aiohttp.ClientResponse]
 ]
-"""Gets a call, its headers and the pending response. Returns the response to read."""
-
-
-@define(kw_only=True, eq=False, repr=False, match_args=False)
-class TransportSettings:
-    """How connections are made, the same for every loop.
-
-    Args:
-        base_url: Checked, without a trailing slash.
-        client_session: A borrowed aiohttp session, or None for our own.
-        proxy: A proxy's URL.
-        ssl: A context for verification, or None for the default.
-        recorder: Records every request with its response, or None. The testing kit sets it.
-    """
-
-    base_url: str
-    client_session: aiohttp.ClientSession | None = field(default=None, repr=False)
-    proxy: str | None = field(default=None, repr=False)
-    ssl: ssl_module.SSLContext | None = None
-    recorder: RequestRecorder | None = None
-
-
-def transport_settings(
-    assumptions: Assumptions,
-    base_url: str | URLObject | None,
-    allow_insecure_http: bool,
-    client_session: aiohttp.ClientSession | None,
-    proxy: str | None,
-    ssl: ssl_module.SSLContext | None,
-) -> TransportSettings:
-    """Return how a session connects, checked."""
-    check_type(ssl, "ssl", ssl_module.SSLContext)  # aiohttp's ssl=False would verify nothing
-    check_bool(allow_insecure_http, "allow_insecure_http")
-    check_client_session(client_session)
-    if hdrs.EXPECT in getattr(client_session, "headers", {}):
-        text = "client_session must not have the default header Expect: its headers leave before the body"
-        raise ConfigurationError(text, field="client_session")
-    url = service_url(assumptions, base_url, allow_insecure_http=allow_insecure_http)
-    variable = ""
-    # The argument of a local service, or a borrowed session, says how to connect.
-    if proxy is None and client_session is None and not (base_url is not None and is_loopback(url)):
-        proxy, variable = own_proxy(), PROXY_VARIABLE
-    proxy = proxy_to(url, proxy, variable=variable)
-    return TransportSettings(base_url=url, client_session=client_session, proxy=proxy, ssl=ssl)
+"""Takes a call, its headers and the pending response. Returns the response to read."""
 
 
 class RequestBody(payload.Payload):
-    """A request's body, which notes in *sending* when its first byte is handed to a live connection.
+    """A request's body. It records in *sending* when its first byte is passed to a live connection.
 
-    Once *limit* is over, it writes nothing.
+    After the time of *limit*, it writes nothing.
     """
 
-    _autoclose = True  # there is nothing to close, and aiohttp warns if a middleware drops it
+    _autoclose = True  # it has nothing to close, and aiohttp would warn if a middleware drops it
 
     def __init__(self, value: bytes, sending: Sending, limit: TimeLimit | None = None) -> None:
         super().__init__(value, content_type="application/json")
@@ -156,24 +95,24 @@ class RequestBody(payload.Payload):
         self._transport: asyncio.WriteTransport | None = None
 
     def __deepcopy__(self, _: object) -> RequestBody:
-        return self  # stand-ins for aiohttp's session copy their arguments, and a limit has the loop
+        return self  # substitutes for aiohttp's session copy arguments, and a limit refers to the loop
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return self._bytes.decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        # aiohttp holds the request's headers back until the first byte of the body
-        # is written, so before this point the server has seen nothing.
+        # aiohttp holds the request's headers back until the first byte of the body is written, so the server
+        # has seen nothing before this point.
         if self._limit is not None and self._limit.over:
             self._limit.end()
-            # aiohttp runs this in a task of its own, which may begin after the limit.
+            # aiohttp runs this in a separate task, which may start after the limit.
             raise ConnectionAbortedError("the time limit passed before the first byte was written")
         await self._sending.first_byte(self._attempt)
         transport = getattr(writer, "transport", None)
         self._transport = transport
         lost = transport is None and hasattr(writer, "transport")
         if lost or (transport is not None and transport.is_closing()):
-            self._sending.sent_at = None  # the connection ended meanwhile: nothing reaches it
+            self._sending.sent_at = None  # the connection has ended, so the server gets nothing
         if len(self._bytes) <= WRITE_BYTES:
             await writer.write(self._bytes)
             return
@@ -181,23 +120,23 @@ class RequestBody(payload.Payload):
         try:
             for start in range(0, len(view), WRITE_BYTES):
                 await writer.write(view[start : start + WRITE_BYTES])
-        except asyncio.CancelledError:  # aiohttp's, when an answer ended or was closed before the body
+        except asyncio.CancelledError:  # from aiohttp, if a response ended or was closed before the body
             self.abort()
             raise
 
     async def follow(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Stand innermost among the middlewares of a borrowed session: one of them may replace the body.
+        """Run as the innermost middleware of a borrowed session, because others may replace the body.
 
-        The other body never asks before it writes, so its request counts as sent before it is connected.
+        A replaced body does not ask before it writes, so its request counts as sent before it is connected.
         """
         if request.body is not self:
             await self._sending.first_byte(self._attempt)
         return await handler(request)
 
     def abort(self) -> None:
-        """Drop the connection if it, or the kernel, may hold bytes that the server does not take."""
+        """Drop the connection if it, or the kernel, may contain bytes that the server has not taken."""
         transport = self._transport
         if transport is None or not (len(self._bytes) > WRITE_BYTES or transport.get_write_buffer_size()):
             return
@@ -205,10 +144,10 @@ class RequestBody(payload.Payload):
 
 
 def reset_connection(transport: asyncio.WriteTransport) -> None:
-    """Close a connection by a reset: both ends drop all bytes that they have not read. It may be closed."""
+    """Reset a connection, so that both ends drop all unread bytes. It may already be closed."""
     connection = transport.get_extra_info("socket")
     if connection is not None:
-        with suppress(OSError, ValueError):  # it is closed already; uvloop's socket then has no number
+        with suppress(OSError, ValueError):  # already closed; then uvloop's socket has no number
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
     transport.abort()
 
@@ -216,24 +155,24 @@ def reset_connection(transport: asyncio.WriteTransport) -> None:
 class Transport:
     """The connections of one event loop.
 
-    Agent POSTs are sent on connections of their own: the server may close a connection that is kept
-    alive at the very moment it is used again, and then it is not known whether it took the request.
+    Each agent POST gets a new connection. A server may close a kept connection at the very moment of the next
+    request, and then it is unknown whether the server took the request.
     """
 
     def __init__(self, settings: TransportSettings) -> None:
-        """Open nothing yet."""
+        """Store the settings. Nothing is opened yet."""
         log_known_flaw(aiohttp.__version__)
         self._settings = settings
-        self._own_sessions: dict[bool, aiohttp.ClientSession] = {}  # by whether a connection is used once
+        self._own_sessions: dict[bool, aiohttp.ClientSession] = {}  # by whether each connection is used once
         self._streams: TimeLimits[LiveResponse] = TimeLimits()
-        self._limits: TimeLimits[TimeLimit] = TimeLimits()  # of what waits here
+        self._limits: TimeLimits[TimeLimit] = TimeLimits()  # the limits of waiting calls
         self._closed = False
 
     async def unless_closed(self, step: Awaitable[T]) -> T:
         """Wait for *step*, which sends nothing.
 
         Raises:
-            StateError: This is closed, or was closed meanwhile; *step* was cancelled.
+            StateError: The transport is closed, or was closed during the wait. *step* was cancelled.
         """
         limit = TimeLimit(among=self._limits)
         try:
@@ -254,29 +193,29 @@ class Transport:
         fresh: bool,
         total_at: float,
     ) -> LiveResponse | WholeResponse:
-        """Send *call*. Return a question's answer while it arrives, any other response when it is complete.
+        """Send *call*. Return the live answer to a question, and any other response when it is complete.
 
         Args:
             call: The request.
             key: The key to send with it.
-            limit: When the answer must be there, or, of a question, must have begun.
+            limit: When the response must be complete, or, for a question, must have started.
             sending: Gets the date of the first byte.
-            fresh: Whether it needs a new connection.
+            fresh: Whether the request needs a new connection.
             total_at: When the complete answer to a question must have arrived.
 
         Raises:
-            APIConnectionError: No answer, or not all of it; ``.sent`` says what went out.
+            APIConnectionError: No response, or an incomplete one. ``.sent`` says whether the body was sent.
             APITimeoutError: The same, because a limit passed.
-            UnexpectedResponseError: The answer is too large.
+            UnexpectedResponseError: The response is too large.
             StateError: The session, the borrowed aiohttp session or the loop is closed.
         """
         started = asyncio.get_running_loop().time()
         response = await self._send(call, key, limit, sending, fresh=fresh)
-        success = 200 <= response.status < 300  # 101 is none
+        success = 200 <= response.status < 300  # 101 is no success
         sending.status = response.status
         if success and call.operation.streams:
             live = LiveResponse(response, self._streams, call, started, total_at, key)
-            if self._closed:  # when the headers had just arrived
+            if self._closed:  # closed just after the headers arrived
                 live.end()
             return live
         return await self._whole(call, response, limit, success=success)
@@ -284,13 +223,13 @@ class Transport:
     async def _send(
         self, call: Call, key: Secret, limit: AttemptLimit, sending: Sending, *, fresh: bool
     ) -> aiohttp.ClientResponse:
-        """Send *call* and return the response when its headers have arrived."""
+        """Send *call*, and return the response when its headers have arrived."""
         session = self._session(call, fresh=fresh)
         block = TimeLimit(limit.at, self._limits)
         body = RequestBody(call.body, sending, block) if call.body is not None else None
-        headers = self._headers(call, key)
+        headers = request_headers(call, key)
         options: dict[str, Any] = {}
-        if body is not None and (middlewares := getattr(session, "_middlewares", ())):  # no public way to ask
+        if body is not None and (middlewares := getattr(session, "_middlewares", ())):  # not public
             options["middlewares"] = (*middlewares, body.follow)
         try:
             with block:
@@ -315,8 +254,9 @@ class Transport:
         except asyncio.CancelledError:
             if call.operation.costs and not sending.had_no_effect:
                 log.warning(
-                    "%s was cancelled after it was sent; the service may have accepted it",
+                    "%s was cancelled after it was sent; the service may have accepted it: %s",
                     call.operation.name,
+                    _next_step(sending.dedupe_key),
                     extra=log_fields(call.operation.name, job_id=call.job_id),
                 )
             if body is not None:
@@ -325,7 +265,7 @@ class Transport:
         else:
             if body is not None and not sending.asked:
                 await _one_turn(response)
-            if not sending.asked:  # a GET; or a stand-in for aiohttp's session, which writes nothing
+            if not sending.asked:  # a GET, or a substitute for aiohttp's session
                 sending.sent_at = dates.now()
             elif sending.sent_at is None and not _is_refusal(response.status):
                 response.close()
@@ -338,13 +278,13 @@ class Transport:
         raise failure from cause
 
     def _failure(self, error: BaseException, call: Call, limit: AttemptLimit, sending: Sending) -> Exception:
-        """Return this package's error for *error*, which ended a request before its headers had arrived."""
+        """Return this package's error for *error*, which ended a request before its headers arrived."""
         if sending.failure is not None:
             return sending.failure
-        if isinstance(error, MintlifyError):  # of the recorder
+        if isinstance(error, MintlifyError):  # from the recorder
             return error
         written = sending.sent_at is not None if call.body is not None else None
-        if self._closed:  # by us: whatever was raised is no trouble of the network
+        if self._closed:  # any error is then a result of closing
             failure: MintlifyError = closed_here(call.operation.name, "maybe" if written else "no")
         elif is_exiting(error):
             failure = StateError(f"{call.operation}: {EXITING}")
@@ -358,20 +298,11 @@ class Transport:
         return failure
 
     def _name_unused_proxy(self, failure: APIConnectionError) -> None:
-        """Say so if nothing could connect, and the environment names a proxy that is not used."""
+        """If nothing could connect, and the environment names an unused proxy, add this to the error."""
         direct = self._settings.proxy is None and self._settings.client_session is None
         unconnected = failure.reason in ("dns", "connect") or getattr(failure, "phase", "") == "connect"
         if direct and unconnected and (hint := unused_proxy(self._settings.base_url)):
             failure.args = (f"{failure}; {hint}",)
-
-    def _headers(self, call: Call, key: Secret) -> CIMultiDict[str]:
-        headers = CIMultiDict(COMMON_HEADERS)
-        headers[hdrs.ACCEPT] = call.operation.accept
-        headers.update(call.headers)
-        if call.body is not None:
-            headers[hdrs.CONTENT_TYPE] = "application/json"
-        headers[hdrs.AUTHORIZATION] = Secret(f"Bearer {key}")
-        return headers
 
     def _session(self, call: Call, *, fresh: bool) -> aiohttp.ClientSession:
         if self._closed:
@@ -385,7 +316,7 @@ class Transport:
         return self._own_sessions[once]
 
     def _new_session(self, *, force_close: bool) -> aiohttp.ClientSession:
-        # limit=0: with aiohttp's default the 101st stream would wait in silence.
+        # limit=0, because with aiohttp's default the 101st stream would wait without an error.
         connector = _Connector(
             limit=0,
             force_close=force_close,
@@ -397,13 +328,13 @@ class Transport:
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None),
             max_field_size=HEADER_MAX_BYTES,
-            max_line_size=HEADER_MAX_BYTES,  # the parser in pure Python needs both
+            max_line_size=HEADER_MAX_BYTES,  # the pure Python parser needs both
         )
 
     async def _whole(
         self, call: Call, response: aiohttp.ClientResponse, limit: AttemptLimit, *, success: bool
     ) -> WholeResponse:
-        """Return the complete response. For a refusal, two seconds are spent on its text."""
+        """Return the complete response. Reading the text of a refusal takes at most two seconds."""
         at, most = limit.at, ANSWER_MAX_BYTES
         if not success:
             at, most = min(at, asyncio.get_running_loop().time() + ERROR_SECONDS), ERROR_MAX_BYTES
@@ -419,7 +350,7 @@ class Transport:
             if len(body) > most:
                 failure = UnexpectedResponseError(
                     f"{call.operation}: the answer is larger than {most} bytes",
-                    excerpt="",  # the beginning of so large an answer explains nothing
+                    excerpt="",  # the start of such a response explains nothing
                     status=response.status,
                     headers=dict(Headers(response.headers)),
                 )
@@ -432,25 +363,25 @@ class Transport:
                 failure = cut_short(call.operation.name, response.status)
             failure.__cause__ = summarize(error)
         finally:
-            if not response.closed:  # aiohttp closes it when its body is complete
+            if not response.closed:  # aiohttp closes it if its body is complete
                 response.close()
         if failure is not None and success:
             raise failure from failure.__cause__
         return WholeResponse(response.status, response.headers, bytes(body[:most]))
 
     async def close(self) -> None:
-        """Wake every task that waits to send, close every open stream, then our own aiohttp sessions."""
+        """Wake every task that waits to send, and close every open stream, then the own aiohttp sessions."""
         self._closed = True
         self._limits.end()
         self._streams.end()
-        for _ in range(PASSES if self._limits else 0):  # so that each ended upload drops its own connection
+        for _ in range(PASSES if self._limits else 0):  # so that each ended upload drops its connection
             await asyncio.sleep(0)
         for once, session in list(self._own_sessions.items()):
             await session.close()
-            self._own_sessions.pop(once, None)  # not before: if this is cancelled, it is repeated
+            self._own_sessions.pop(once, None)  # afterwards, so that a cancelled close can be repeated
 
     def abandon(self) -> None:
-        """Close the sockets from any thread, without waiting, for garbage collection and closed loops."""
+        """Close the sockets from any thread, without waiting. For garbage collection and closed loops."""
         self._closed = True
         for stream in list(self._streams):
             stream.close_from_anywhere(report=False)
@@ -462,11 +393,20 @@ class Transport:
                 _close_connector(connector)
 
 
-class _Connector(aiohttp.TCPConnector):
-    """A pool that never gives out a kept connection on which anything arrived while nobody used it.
+def _next_step(dedupe_key: str | None) -> str:
+    if dedupe_key is None:
+        return "look at the dashboard or the repository before you send it again"
+    return (
+        f"call it again with dedupe_key {printable(dedupe_key, 80)!r}, which sends nothing, and returns the "
+        "job or says how to find it"
+    )
 
-    The next request would take those bytes for its answer. aiohttp does not ask when it takes a connection
-    out of its pool, and when the request's body is written it is too late.
+
+class _Connector(aiohttp.TCPConnector):
+    """A pool that does not use a connection again if bytes arrived while it was idle.
+
+    The next request would read those bytes as its response. aiohttp does not check this when it takes a
+    connection from its pool, and a check before the request's body would be too late.
     """
 
     async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:
@@ -476,7 +416,7 @@ class _Connector(aiohttp.TCPConnector):
 
 
 async def _one_turn(response: aiohttp.ClientResponse) -> None:
-    """Wait one turn of the loop: aiohttp may have read an answer before its task writes the body."""
+    """Wait one cycle of the loop, because aiohttp may read a response before its task writes the body."""
     try:
         await asyncio.sleep(0)
     except BaseException:
@@ -485,12 +425,12 @@ async def _one_turn(response: aiohttp.ClientResponse) -> None:
 
 
 def _is_refusal(status: int) -> bool:
-    """Return whether an answer that came before the request can be trusted: it says that nothing was done."""
+    """Return whether a response before the request can be trusted, because it says that nothing was done."""
     return not 200 <= status < 300 and status < 500 and status != 408
 
 
 def _not_its_own(call: Call, status: int) -> APIConnectionError:
-    """Return the error for an answer that cannot be the request's, because no byte of it was written."""
+    """Return the error for a response to another request, because no byte of this request was written."""
     text = f"{call.operation}: an answer (status {status}) came before the request was sent"
     return APIConnectionError(text, sent="no", operation=call.operation.name)
 
@@ -502,14 +442,14 @@ def _asked_again(call: Call, failure: APIConnectionError) -> APIConnectionError:
 
 
 def _has_stray_bytes(connection: Connection) -> bool:
-    """Return whether bytes, or an end, arrived on a connection that was idle."""
+    """Return whether bytes, or the end of the connection, arrived while it was idle."""
     if connection.protocol is None or connection.protocol.should_close:
         return True
     transport = connection.transport
     sock = None if transport is None else transport.get_extra_info("socket")
     if sock is None:
         return False
-    poll = select.poll()  # the kernel has what the loop was too busy to read
+    poll = select.poll()  # the kernel has bytes that the loop has not read yet
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
 
@@ -529,12 +469,12 @@ def _url(base_url: str, path: str) -> yarl.URL:
 
 @lru_cache(maxsize=8)
 def _connect_timeout(seconds: float) -> aiohttp.ClientTimeout:
-    """Return aiohttp's own limits: one on connecting; the others are measured here."""
+    """Return aiohttp's limits. It limits only connecting, and this package measures the rest."""
     return aiohttp.ClientTimeout(total=None, connect=min(seconds, LONGEST_CONNECT))
 
 
 def _check_loop(borrowed: aiohttp.ClientSession, call: Call) -> None:
-    # On a pooled connection of another loop aiohttp writes the request, and only then fails.
+    # On a pooled connection of another loop, aiohttp writes the request and fails only afterwards.
     connector = borrowed.connector
     if connector is not None and connector._loop is not asyncio.get_running_loop():  # pyright: ignore[reportPrivateUsage] - there is no public way to ask
         raise StateError(f"{call.operation}: the aiohttp session belongs to another event loop")
@@ -545,7 +485,7 @@ def _close_connector(connector: aiohttp.BaseConnector) -> None:
     try:
         loop.call_soon_threadsafe(_begin_close, connector)
     except RuntimeError:
-        # The sockets were closed with the loop; only aiohttp's own warning must be silenced.
+        # The sockets were closed with the loop. This only prevents aiohttp's warning.
         connector._closed = True  # pyright: ignore[reportPrivateUsage] - close() needs a live loop
 
 

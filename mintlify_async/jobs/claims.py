@@ -1,17 +1,17 @@
 """Claims on dedupe keys, as rules that change one record per key. No I/O.
 
-A key has no claim before the first byte of its request. Then the claim is *sending*. It ends as *done* (with
-the result), as *unknown* (there will be no result), or it is deleted (the request started nothing). A request
-that is *sending* or *unknown* may have been sent, and is never sent again. The rules::
+A key has no claim before the first byte of its request. Then the claim is *sending*. It becomes *done* (with
+the result) or *unknown* (no result will be recorded), or it is deleted (the request started nothing). A
+request that is *sending* or *unknown* may have been sent, and is never sent again. The rules::
 
     nothing -> sending           begin      the attempt that sends, just before the first byte
-    sending -> nothing           release    the same attempt: it was refused, or wrote no byte
+    sending -> nothing           release    the same attempt, after a refusal or if it wrote no byte
     sending -> unknown           give_up    the same attempt: it will never record a result
     sending, unknown -> done     record     the same attempt, or a person (resolve)
     any -> nothing               forget     a person
 
-A claim is never taken over and needs no lease. The obvious way, to claim the key before the work, makes a
-promise that a killed process leaves behind although it has sent nothing.
+A claim is never taken over and needs no lease. A claim made before the work would be simpler, but a killed
+process would leave it behind without having sent anything.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from typing import Any, Final, Literal
 from attrs import asdict, evolve, field, frozen
 
 from ..errors import ConfigurationError, OutcomeUnknownError, StateError, printable
-from ..habits import helpful
 from ..protocol.calls import Call
 from ..runtime import dates
 from ..storage.store import Record, Snapshot
+from ..wrong_names import helpful
 
 OPEN: Final = "claims/open/"
 DONE: Final = "claims/done/"
-"""Where the records of open and of done claims are: open ones are listed without reading the others."""
+"""Prefixes of the records of open and of done claims. Open claims are listed without the others."""
 
 LIMIT_MARGIN: Final = 5.0
-"""Seconds after the limit of a request in which its attempt may still be ending."""
+"""Seconds after the time limit of a request in which its attempt may still record its end."""
 
 LONGEST_LIMIT: Final = 86_400.0
 """Longest limit of a claim, in seconds."""
 
 SENDING_SECONDS: Final = 60.0
-"""How long after its limit (with the margin) a claim that is *sending* may still get a result, in seconds."""
+"""Seconds after a claim's lease, in which a claim that is *sending* may still get a result."""
 
 FREE: Final = "claimed"
-"""The state of a record that claims nothing; see :func:`release`. Version 0.3 wrote it before it sent, with a
-lease. It takes over a record whose lease is 0, and would wait for ever for a state that it does not know."""
+"""The state of a record that claims nothing; see :func:`release`. Version 0.3 wrote this state before it
+sent, with a lease. It takes over a record whose lease is 0, and would wait for ever for an unknown state."""
 
 FREE_SECONDS: Final = 3600.0
 """How long a record that claims nothing is kept, in seconds."""
@@ -60,15 +60,16 @@ class Claim:
 
     Args:
         key: The ``dedupe_key``.
-        state: ``sending``: the request is being sent. ``unknown``: it was sent, and there will be no result.
-            ``done``: it was sent, and *result* is set.
+        state: ``sending``: the request is being sent. ``unknown``: it was sent, and no result will be
+            recorded. ``done``: it was sent, and *result* is set. A ledger never returns a claim that is
+            ``claimed``.
         operation: ``create_job`` or ``send_message``.
-        parts: A hash of each part of the request, by its name, such as ``prompt``.
+        parts: A hash of each part of the request, by the part's name, such as ``prompt``.
         token: A random name of the attempt that made the claim.
-        lease: How many seconds after *since* the attempt has certainly ended, if it is *sending*.
+        lease: If the claim is *sending*: the attempt has certainly ended this many seconds after *since*.
         result: The id of the job that was created, or the reference of the follow-up. None until ``done``.
-        since: When the claim got its state, by the store's time, in seconds since 1970.
-        sent: When the request was sent, if the claim is ``unknown``.
+        since: When the claim entered its state, by the store's time, in seconds since 1970.
+        sent: When the request was sent, if the claim is ``unknown``, in seconds since 1970.
         reason: Why the outcome is ``unknown``; see :class:`~mintlify_async.OutcomeUnknownError`.
         status: The status of the response, if the claim is ``unknown`` and there was a response.
     """
@@ -87,13 +88,13 @@ class Claim:
 
     @property
     def unknown_from(self) -> float:
-        """From when the outcome counts as unknown if no result is recorded, by the store's time."""
+        """The store's time from which a claim without a result counts as ``unknown``."""
         return self.since + self.lease + SENDING_SECONDS
 
     def at(self, now: float) -> Claim:
-        """Return the claim as it counts at *now*: *sending* for too long is *unknown*.
+        """Return the claim with its state at *now*. A claim that is *sending* for too long is *unknown*.
 
-        So is a date that is so far ahead: it comes from a clock that was wrong, and would never pass.
+        A *sending* claim with a date too far in the future is also *unknown*. A wrong clock made this date.
         """
         if self.state != "sending" or 2 * self.since - self.unknown_from < now < self.unknown_from:
             return self
@@ -101,7 +102,7 @@ class Claim:
 
 
 class KeyHeldError(StateError):
-    """The key has a claim of another attempt. This one has sent nothing."""
+    """Another attempt has claimed the key. This attempt has sent nothing."""
 
 
 def request_parts(base_url: str, call: Call) -> dict[str, str]:
@@ -122,11 +123,11 @@ def _hash(part: object) -> str:
 
 
 def claim_keys(key: str) -> tuple[str, str]:
-    """Return the keys of the two records of which one holds the claim on *key*."""
+    """Return the keys of the two records for *key*. One of the two contains the claim."""
     return OPEN + key, DONE + key
 
 
-# Rules for ``storage.store.change``. They return the changes and a result. Each accepts its own result.
+# Rules for ``storage.store.change``. Each rule returns the changes and a result, and can be applied twice.
 
 
 def find(snapshot: Snapshot, key: str) -> Claim | None:
@@ -139,21 +140,20 @@ def find(snapshot: Snapshot, key: str) -> Claim | None:
 
 
 def begin(snapshot: Snapshot, ours: Claim) -> tuple[Changes, bool]:
-    """Claim the key for the attempt *ours*; return whether it is ours."""
+    """Claim the key for the attempt *ours*. Return whether *ours* has the claim."""
     if find(snapshot, ours.key) is None:
         return {OPEN + ours.key: _written(ours)}, True
     return {}, _held_by(snapshot, ours) is not None
 
 
 def release(snapshot: Snapshot, ours: Claim, *, may_come: bool) -> tuple[Changes, None]:
-    """End *ours*, whose request started nothing. If the key has another claim, do nothing.
+    """End the claim of *ours*, whose request started nothing. A claim of another attempt is not changed.
 
     Args:
         snapshot: The records of the key.
         ours: The attempt.
-        may_come: Whether the store may still write the claim, because the step that does was cancelled or
-            has failed. Then a record that claims nothing takes its place: a late write expects what was there
-            before, and fails.
+        may_come: Whether the store may still write the claim late, because its step was cancelled or has
+            failed. Then a record that claims nothing replaces the expected one, so that the late write fails.
     """
     free = evolve(ours, state=FREE, lease=0.0)
     record = snapshot.records.get(OPEN + ours.key)
@@ -167,15 +167,15 @@ def release(snapshot: Snapshot, ours: Claim, *, may_come: bool) -> tuple[Changes
 def give_up(
     snapshot: Snapshot, ours: Claim, *, reason: str, status: int | None, unclaimed: bool = False
 ) -> tuple[Changes, None]:
-    """Note that *ours* will have no result.
+    """Record that *ours* will have no result.
 
     Args:
         snapshot: The records of the key.
         ours: The attempt.
-        reason: Why.
+        reason: Why the outcome is unknown.
         status: The status of the response, or None.
-        unclaimed: Whether *ours* was never begun, because a stand-in for aiohttp's session never asked for
-            the body.
+        unclaimed: Whether *ours* has no claim, because a substitute for aiohttp's session never read the
+            request's body.
     """
     holder = _held_by(snapshot, ours, unclaimed=unclaimed)
     if holder is None:
@@ -193,7 +193,7 @@ def record(
         snapshot: The records of the key.
         key: The ``dedupe_key``.
         result: The result.
-        ours: The attempt whose claim it must be. None is a person, who may close any claim.
+        ours: The attempt that must have the claim. None means a person, who may close any claim.
         unclaimed: As for :func:`give_up`.
     """
     holder = find(snapshot, key)
@@ -208,12 +208,12 @@ def record(
 
 
 def forget(snapshot: Snapshot, key: str) -> tuple[Changes, None]:
-    """Delete the claim on *key* by hand."""
+    """Delete the claim on *key*, as a person asks for."""
     return {name: None for name in claim_keys(key) if name in snapshot.records}, None
 
 
 def _held_by(snapshot: Snapshot, ours: Claim, *, unclaimed: bool = False) -> Claim | None:
-    """Return the claim on the key if it is that of *ours* and *sending*; or *ours* if it claimed nothing."""
+    """Return the claim on the key if *ours* made it and it is *sending*. With *unclaimed*, return *ours*."""
     holder = find(snapshot, ours.key)
     if holder is None and unclaimed:
         return evolve(ours, since=snapshot.now)
@@ -222,7 +222,7 @@ def _held_by(snapshot: Snapshot, ours: Claim, *, unclaimed: bool = False) -> Cla
 
 
 def check_same(holder: Claim, ours: Claim) -> None:
-    """If *holder* is a claim for another request than *ours*, raise an error that names the difference."""
+    """If *holder* is a claim for a different request, raise an error that names the difference to *ours*."""
     if holder.operation != ours.operation:
         differs = "a follow-up" if holder.operation == "send_message" else "the creation of a job"
     else:
@@ -256,7 +256,7 @@ def outcome_unknown(holder: Claim) -> OutcomeUnknownError:
 
 
 def read_claim(key: str, record: Record) -> Claim:
-    """Return the claim that *record* holds.
+    """Return the claim in *record*.
 
     Raises:
         StateError: The record is damaged, or of another version.
@@ -271,7 +271,7 @@ def read_claim(key: str, record: Record) -> Claim:
 
 
 def _is_whole(fields: Mapping[str, Any]) -> bool:
-    """Return whether a record has what its state needs. A state that is not known here would never end."""
+    """Return whether *fields* has the fields that its state needs. An unknown state would never end."""
     state, numbers = fields["state"], (int, float)
     return (
         state in (FREE, "sending", "unknown", "done")
@@ -284,7 +284,7 @@ def _is_whole(fields: Mapping[str, Any]) -> bool:
 
 
 def _written(claim: Claim) -> bytes:
-    """Return the record of *claim*. Version 0.3 refuses version 2, and reads version 1."""
+    """Return the record of *claim*. Version 0.3 reads record version 1 and refuses version 2."""
     fields = asdict(claim)
     del fields["key"], fields["since"]
     if claim.state == "unknown":

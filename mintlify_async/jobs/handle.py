@@ -1,36 +1,37 @@
 """Job handles wait for a job, watch it, and send follow-ups.
 
-A handle starts no task and no I/O on its own.
+A handle starts no task, and does no I/O before a method is called.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from functools import partial
-from typing import Any, Final, Generic, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from attrs import evolve
 
 from ..checks import check_seconds, check_wait
 from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
-from ..habits import AsyncOnly, helpful
 from ..http.observer import note_job
 from ..http.sending import Sending
 from ..http.session_core import Core
-from ..model.in_models import InModels, or_null, schema_of
 from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp
+from ..model.pydantic_fields import InModels, or_null, schema_of
 from ..model.response_info import ResponseInfo
 from ..protocol.calls import Call, get_job_call, send_message_call
 from ..runtime import dates
 from ..runtime.logs import log_fields
 from ..settings.options import Observation
 from ..settings.poll_policy import DEFAULT_TIMEOUT
+from ..wrong_names import helpful
 from .requests import look_at, moment, observed, once, post, states_of
 from .stale_guard import JobState, Look, UnderWay, response_headers
 from .wait import JobWait
+from .watch import JobWatch
 
 log = logging.getLogger("mintlify_async")
 
@@ -48,23 +49,23 @@ class JobHandle(InModels):
     """One agent job. Awaiting a handle is :meth:`wait` with its defaults.
 
     The properties show the last poll and never do I/O. A handle belongs to its session and cannot be pickled.
-    Pass on :attr:`ref` instead.
+    Send :attr:`ref` to another process instead.
 
-    A FastAPI handler can return it, and a pydantic model can have it as a field. Its JSON is the last record
-    with the text of :attr:`ref` as ``ref``. It cannot be read from JSON.
+    A FastAPI handler can return a handle, and a pydantic model can have it as a field. Its JSON is the last
+    record, with the text of :attr:`ref` as ``ref``. A handle cannot be read from JSON.
     """
 
-    __slots__ = ("__weakref__", "_call", "_core", "_state")  # so that a misspelt attribute is an error
+    __slots__ = ("__weakref__", "_call", "_core", "_state")  # a misspelt attribute is an error
 
     def __init__(self, core: Core, state: JobState) -> None:
-        """Make a handle of the job that *state* describes. It keeps the connections of *core* open."""
+        """Make a handle of the job of *state*. It keeps the connections of *core* open."""
         self._core = core
         self._state = state
-        self._call: Call | None = None  # of `refresh`
+        self._call: Call | None = None  # the request of `refresh`
 
     @property
     def ref(self) -> JobRef:
-        """Names the job for another process, with the time of a follow-up whose result was not seen."""
+        """The job's reference for another process, with the time of a follow-up whose result was not read."""
         return self._state.ref
 
     @property
@@ -79,27 +80,27 @@ class JobHandle(InModels):
 
     @property
     def job(self) -> Job | None:
-        """The last record, or None before the first poll. After a follow-up it may be the previous result."""
+        """The last record, or None before the first poll. Soon after a follow-up it may be the old result."""
         return self._state.job
 
     @property
     def raw(self) -> ResponseInfo | None:
-        """Status, headers and request id of the last answer, or None."""
+        """Status, headers and request id of the last response, or None."""
         return self._state.raw
 
     @property
     def status(self) -> str | None:
-        """The last status, as it was received, or None before the first poll."""
+        """The last status, as the service sent it, or None before the first poll."""
         return None if self._state.job is None else self._state.job.status
 
     @property
     def pr_link(self) -> str | None:
-        """The pull request's URL at the last poll."""
+        """The pull request's URL in the last record, or None."""
         return None if self._state.job is None else self._state.job.pr_link
 
     @property
     def done(self) -> bool:
-        """Whether the last poll showed the end of the job, and not an earlier result."""
+        """Whether the last poll showed the end of the job. A result before a follow-up does not count."""
         return self._state.done
 
     def __repr__(self) -> str:
@@ -135,27 +136,27 @@ class JobHandle(InModels):
         return self.wait().__await__()
 
     async def wait(self, timeout: float | None = DEFAULT_TIMEOUT, *, check: bool = True) -> Job:
-        """Wait until the job has ended, and return its record. Polls at least once.
+        """Wait until the job has ended, and return its record. The job is polled at least once.
 
-        After a follow-up, a final status must belong to that follow-up. It is returned if the poll that read
-        it started at least ``PollPolicy.settle_seconds`` (60) after the follow-up was answered.
+        After a follow-up, a final status must belong to that follow-up. It is returned if its poll started at
+        least ``PollPolicy.settle_seconds`` (60) after the response to the follow-up.
 
         Args:
             timeout: Limits the complete wait, in seconds. None sets no limit. One last poll starts at the
                 deadline and may take a second.
-            check: Raise when the job has failed.
+            check: Raise JobFailedError if the job has failed.
 
         Raises:
             JobFailedError: The job has failed, and *check* is true.
-            JobTimeoutError: The timeout has passed. If a final status was seen, ``certain_in`` is the time
-                after which a poll accepts it. If polls failed, ``error`` is the last one's error.
+            JobTimeoutError: The timeout has passed. If a final status was read, ``certain_in`` is the time
+                until a poll accepts it. If polls failed, ``error`` is the error of the last poll.
             AuthenticationError: 401. Other refusals, such as 403, also end the wait immediately.
             NotFoundError: The job does not exist. For 30 s after the job was created, a 404 does not end the
                 wait. Later, a 404 of a job that was found before counts as an outage.
-            APIConnectionError: The service could not be reached for five minutes, in this wait or at the end
-                of several short ones. The same limit applies to ``RateLimitError``, ``ServerError`` and
+            APIConnectionError: The service could not be reached for five minutes, in this wait or over
+                several short waits. The same limit applies to ``RateLimitError``, ``ServerError`` and
                 ``UnexpectedResponseError``.
-            StateError: The session is closed, or was closed meanwhile.
+            StateError: The session is closed, or was closed during the wait.
             ConfigurationError: An argument is invalid.
         """
         check_wait(timeout)
@@ -171,20 +172,20 @@ class JobHandle(InModels):
             return job
 
     async def refresh(self, timeout: float | None = None) -> Job:
-        """Poll once, and return the record as it was received.
+        """Poll once, and return the record as the service sent it.
 
-        For a queue's task that reschedules itself: check :attr:`done`, which takes
-        follow-ups into account, rather than the record, which may be an earlier one.
+        Use this method in a queue's task that schedules itself again. Check :attr:`done` instead of the
+        record, which may be a result before the last follow-up.
 
         Args:
             timeout: Limits the complete call with its retries, in seconds; ``PollPolicy.timeout`` (10) by
                 default.
 
         Raises:
-            APIStatusError: The service refuses. A ``NotFoundError`` says how long ago the job was
-                created, if that is known: a new job may not be visible yet.
-            APIConnectionError: It cannot be reached.
-            UnexpectedResponseError: Its answer is not a job.
+            APIStatusError: The service refused. A ``NotFoundError`` says how long ago the job was created, if
+                that is known, because a new job may not be visible yet.
+            APIConnectionError: The service could not be reached.
+            UnexpectedResponseError: The response is not a job.
             ConfigurationError: *timeout* is not a number of seconds above 0.
         """
         check_seconds(timeout, "timeout", none="means PollPolicy.timeout")
@@ -203,10 +204,10 @@ class JobHandle(InModels):
             return job
 
     def watch(self, timeout: float | None = DEFAULT_TIMEOUT) -> JobWatch:
-        """Return an async iterator over the job's records: the first, then each that differs.
+        """Return an async iterator over the job's records: the first record, then each record that differs.
 
-        It ends after a terminal record; a failed job does not raise. No poll is made
-        between two steps.
+        The iterator ends after a final record. A failed job is no error here. There is no poll between two
+        steps.
 
         Args:
             timeout: Limits the complete watch from its first step, in seconds. None sets no limit.
@@ -229,28 +230,29 @@ class JobHandle(InModels):
     ) -> FollowUp:
         """Send a follow-up, at most once, and return its handle.
 
-        If a job has several follow-ups, every handle waits for the newest.
+        If a job has several follow-ups, every handle of the session waits for the newest. Another process
+        needs the newest :attr:`ref`.
 
         Args:
             prompt: The instruction, at least 1 character.
-            on_active: Behavior while the job is active. ``"send"`` sends immediately, without a poll.
-                ``"wait"`` waits until the job has ended, at most 30 minutes. ``"raise"`` polls once and
-                raises.
-            timeout: Limits the complete call, in seconds; ``timeouts.request`` (60) by default. With
-                ``on_active="raise"`` at most half of it is for the poll.
+            on_active: What happens if the job is active. ``"send"`` sends immediately, without a poll.
+                ``"wait"`` waits until the job has ended, at most 30 minutes. ``"raise"`` polls once, and
+                raises StateError.
+            timeout: Limits the complete call, in seconds. By default, ``timeouts.request`` (60) limits only
+                the request. With ``on_active="raise"``, the poll gets at most half of the time.
             dedupe_key: A name for this follow-up in the session's ledger. The same key never sends a second
                 follow-up, in this process or in another one that shares the ledger. It always returns the
                 same ``FollowUp``.
-            headers: Further headers.
-            extra_body: Further fields of the body.
+            headers: Additional headers.
+            extra_body: Additional fields of the body.
 
         Raises:
             ConfigurationError: An argument is invalid. Nothing was sent.
             StateError: The job is active, and *on_active* is ``"raise"``. Nothing was sent.
-            JobTimeoutError: The job was still active after the 30 minutes of ``"wait"``. Nothing was sent.
-            OutcomeUnknownError: The follow-up was sent, and its outcome is not known. This
-                handle then waits as if it had been accepted.
-            APIStatusError: The service refuses it.
+            JobTimeoutError: The job was still active after 30 minutes of ``"wait"``. Nothing was sent.
+            OutcomeUnknownError: The follow-up was sent, and its outcome is unknown. This handle then waits as
+                if the service had accepted the follow-up.
+            APIStatusError: The service refused the follow-up.
         """
         core = self._core
         call = send_message_call(
@@ -274,15 +276,15 @@ class JobHandle(InModels):
         if on_active != "send" and not await sender.is_known():
             await self._before_send(on_active, until)
         with observed(core, call.operation.name, *self._state.key) as observation:
-            inner = evolve(core, observation=observation)  # a lost race is no failed operation
+            inner = evolve(core, observation=observation)  # losing to another call is no failed operation
             result = await sender.send(lambda sending: self._post(inner, call, sending), str)
         ref = JobRef.of(result, self.project_id)
-        if ref.sent is None:  # a person has resolved the claim with the job's id
+        if ref.sent is None:  # a person has resolved the claim with the id of a job
             ref = evolve(ref, sent=Stamp(dates.now()))
         return FollowUp(core, states_of(core).of(ref, core.options.poll.settle_seconds))
 
     async def _before_send(self, on_active: OnActive, until: float) -> None:
-        """Wait for the end of an active job, or raise an error, as *on_active* says."""
+        """If the job is active, wait for its end or raise an error, as *on_active* says."""
         seconds_left = until - asyncio.get_running_loop().time()
         if on_active == "wait":
             await self.wait(min(DEFAULT_TIMEOUT, max(0.0, seconds_left)), check=False)
@@ -298,7 +300,7 @@ class JobHandle(InModels):
                 )
 
     async def _post(self, core: Core, call: Call, sending: Sending) -> str:
-        """Send the follow-up, guard its result, and return its reference."""
+        """Send the follow-up, record its time in the job's state, and return its reference."""
         if sending.until <= asyncio.get_running_loop().time():
             raise APITimeoutError(
                 "send_message: no time was left to send the follow-up; give it a longer timeout",
@@ -316,7 +318,7 @@ class JobHandle(InModels):
         except BaseException as error:
             under_way.end(None if sending.had_no_effect else moment(response_headers(None, error)))
             raise
-        under_way.begin()  # a stand-in for aiohttp's session wrote nothing
+        under_way.begin()  # a substitute for aiohttp's session wrote no byte
         record = job if job.status and job.id == self.id else None
         under_way.end(moment(response_headers(job, None)), record)
         state.raw = job.raw
@@ -326,7 +328,7 @@ class JobHandle(InModels):
 def _record_of(look: Look) -> Job:
     if look.error is not None:
         raise look.error
-    assert look.job is not None  # a poll without an error has one
+    assert look.job is not None  # a poll without an error has a record
     return look.job
 
 
@@ -339,18 +341,18 @@ def _note_poll(observation: Observation | None, look: Look) -> None:
 class FollowUp(JobHandle):
     """The handle of a follow-up. ``wait()`` returns the result of this follow-up, or of a later one.
 
-    Its :attr:`~JobHandle.ref` contains the time of the follow-up until a poll has returned that result, so
-    that another process also waits for it.
+    Its :attr:`~JobHandle.ref` contains the time of the follow-up until a poll has returned that result. So
+    another process also waits for that result.
     """
 
     __slots__ = ()
 
 
 def handle_for(core: Core, target: object, *, project_id: str | None = None) -> JobHandle:
-    """Return a handle of the job that *target* identifies; that of a follow-up if the reference awaits one.
+    """Return a handle of the job *target*. It is a FollowUp if the reference waits for a follow-up.
 
     Args:
-        core: The session's.
+        core: The core of the session.
         target: A reference, its text, another handle, a job, or a job's id.
         project_id: The project of a job or an id; the session's project by default.
 
@@ -367,7 +369,7 @@ def handle_for(core: Core, target: object, *, project_id: str | None = None) -> 
 
 
 async def wait_for_own(handle: JobHandle, timeout: float | None, *, check: bool) -> Job:
-    """Wait for a job that the same call has created. If the call is cancelled, log the reference."""
+    """Wait for a job that the same call created. If the call is cancelled, log the reference."""
     try:
         return await handle.wait(timeout, check=check)
     except asyncio.CancelledError:
@@ -377,59 +379,3 @@ async def wait_for_own(handle: JobHandle, timeout: float | None, *, check: bool)
             extra=log_fields("run_job", job_id=handle.id),
         )
         raise
-
-
-class Steps(AsyncOnly, Generic[T]):
-    """An async iterator over jobs with one consumer. It ends with the first error of a step.
-
-    A step that is cancelled leaves the iterator usable.
-    """
-
-    _stepping = False
-    _ended = False
-
-    def __aiter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    async def __anext__(self) -> T:
-        """Return the next item.
-
-        Raises:
-            JobTimeoutError: The timeout has passed.
-            StateError: Another task is in a step, or the session is closed.
-        """
-        if self._ended:
-            raise StopAsyncIteration
-        if self._stepping:
-            raise StateError("another task is already reading this iterator; read it in one task")
-        self._stepping = True
-        try:
-            return await self._step()
-        except Exception:
-            await self.aclose()
-            raise
-        finally:
-            self._stepping = False
-
-    async def _step(self) -> T:
-        raise NotImplementedError
-
-    async def aclose(self) -> None:
-        """Finish. Safe to repeat."""
-        self._ended = True
-
-
-class JobWatch(Steps[Job]):
-    """An async iterator over the records of one job; see :meth:`JobHandle.watch`."""
-
-    def __init__(self, begin: Callable[[], JobWait]) -> None:
-        """Watch by the wait that *begin* returns. The first step makes the first poll."""
-        self._begin = begin
-        self._wait: JobWait | None = None
-
-    async def _step(self) -> Job:
-        self._wait = self._wait or self._begin()
-        job = await self._wait.change()
-        self._ended = job.done
-        return job

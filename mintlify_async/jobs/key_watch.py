@@ -1,9 +1,8 @@
-"""What calls with a ``dedupe_key`` on one event loop know of each other, and of the ledger while they wait.
+"""Coordinates the calls with a ``dedupe_key`` on one event loop, and reads their ledger while they wait.
 
-Calls with one key send one after the other, so that twenty callers with one free slot of a quota get one job.
-A call that waits, for a slot or for another process, hears within about a second that its key has changed.
-All keys that wait on one ledger are read in one step, because a read for each of a thousand would keep the
-store busy.
+Calls with the same key send one after the other, so twenty callers with one free slot of a quota get one job.
+A call that waits for a slot or for another process sees a change of its key within about a second. All
+waiting keys of a ledger are read in one step, because a read for each key would keep the store busy.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from ..storage.store import Snapshot, Store
 from .claims import Claim, KeyHeldError, check_same, claim_keys
 
 FIRST_PAUSE: Final = 0.05
-"""Seconds until the key of a call that waits is read for the first time; doubles each time."""
+"""Seconds until the key of a waiting call is read for the first time. The pause doubles each time."""
 
 LONGEST_PAUSE: Final = 1.0
-"""Longest such pause, in seconds."""
+"""Longest pause between two reads of a key, in seconds."""
 
 MOST_KEYS: Final = 1000
-"""How many keys one step reads at most."""
+"""Maximum number of keys that one step reads."""
 
 T = TypeVar("T")
 
@@ -43,39 +42,39 @@ class _Waiter:
     pause: float = FIRST_PAUSE
 
     def look(self, snapshot: Snapshot | None) -> None:
-        """End the wait if it is over by *snapshot*. If not, or if nothing could be read, wait longer."""
+        """End the wait if *snapshot* says so. Otherwise, or if *snapshot* is None, set a longer pause."""
         try:
             if snapshot is not None and self.is_over(snapshot):
                 self.limit.end()
-        except StateError:  # a damaged record: the call reads it again, and raises the error
+        except StateError:  # a damaged record: the call reads the record again and raises the error
             self.limit.end()
         self.pause = min(LONGEST_PAUSE, 2 * self.pause)
         self.at = asyncio.get_running_loop().time() + self.pause
 
 
 class KeyWatch:
-    """The calls with a ``dedupe_key`` that run on one event loop. It reads a store only while calls wait."""
+    """The running calls with a ``dedupe_key`` of one event loop. It reads a store only while calls wait."""
 
     def __init__(self) -> None:
-        """Start without any."""
+        """Start without calls."""
         self._calls: dict[tuple[int, str], tuple[Claim, asyncio.Event]] = {}
         self._waiters: set[_Waiter] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = math.inf  # a handle of uvloop may not tell it
+        self._timer_at = math.inf  # an uvloop timer may not have when()
         self._look: asyncio.Task[None] | None = None
         self._closed = False
 
     async def enter(self, store: Store, claim: Claim, until: float) -> Callable[[], None]:
-        """Wait until the calls with the same key that came before have ended. Return what ends this one.
+        """Wait until the earlier calls with the same key have ended. Return a function that ends this call.
 
         Args:
             store: The ledger.
-            claim: The call's.
-            until: When to give up, by the loop's time.
+            claim: The claim of this call.
+            until: When to stop waiting, by the loop's time.
 
         Raises:
             ConfigurationError: The key belongs to another request.
-            TimeoutError: It is *until*, and another call has not ended.
+            TimeoutError: The time *until* has come, and another call has not ended.
         """
         place = id(store), claim.key
         async with asyncio.timeout_at(None if until == math.inf else until):
@@ -94,7 +93,7 @@ class KeyWatch:
     async def unless(
         self, store: Store, key: str, is_over: Callable[[Snapshot], bool], step: Awaitable[T]
     ) -> T:
-        """Wait for *step*, but end it when *is_over* is true for what the ledger has of *key*.
+        """Wait for *step*. Cancel it if *is_over* is true for the ledger's records of *key*.
 
         Raises:
             KeyHeldError: *is_over* is true. *step* was cancelled.
@@ -115,7 +114,7 @@ class KeyWatch:
         raise KeyHeldError("another call has used the dedupe_key; nothing was sent")
 
     def _plan(self) -> None:
-        """Set the timer for the next look, unless one is under way, which plans again."""
+        """Set the timer for the next read, unless a read is running. Its end plans the next one."""
         at = min((waiter.at for waiter in self._waiters), default=math.inf)
         if self._timer is not None and (at < self._timer_at or at == math.inf):
             self._timer.cancel()
@@ -127,14 +126,14 @@ class KeyWatch:
         self._timer = None
         try:
             self._look = start_task(self._read())
-        except BaseException:  # a task factory's, which the next look may not meet
+        except BaseException:  # from a task factory, which may not fail at the next read
             for waiter in self._waiters:
                 waiter.look(None)
             self._plan()
             raise
 
     async def _read(self) -> None:
-        """Read the keys of those whose time has come, or comes soon, so that they stay together."""
+        """Read the keys that are due, with those that are due soon, so that later reads share a step."""
         now = asyncio.get_running_loop().time()
         due = [waiter for waiter in self._waiters if waiter.at <= now + waiter.pause / 2]
         due = sorted(due, key=lambda waiter: waiter.at)[:MOST_KEYS]
@@ -149,7 +148,7 @@ class KeyWatch:
             self._plan()
 
     async def close(self) -> None:
-        """Read no more. What waits is ended with the connections."""
+        """Stop reading. The waiting calls end with the connections."""
         self._closed = True
         self._waiters.clear()
         self._plan()
@@ -160,5 +159,5 @@ class KeyWatch:
 async def _read(store: Store, names: list[str]) -> Snapshot | None:
     try:
         return await store.read(names)
-    except Exception:  # nothing is sent by this look, and the next one may succeed
+    except Exception:  # this read sends nothing, and the next read may succeed
         return None

@@ -14,7 +14,7 @@ from . import claims
 from .claims import Claim, claim_keys
 
 AT_ONCE: Final = 500
-"""How many records one step reads. Ten thousand at once could take longer than a store's time limit."""
+"""Number of records that one step reads. With ten thousand, a step could exceed a store's time limit."""
 
 
 @frozen(kw_only=True)
@@ -25,7 +25,7 @@ class RecordedJob:
         key: The ``dedupe_key``.
         operation: ``create_job`` or ``send_message``.
         job_id: The job that was created, or that got the follow-up.
-        since: When it was recorded, by the store's time, in seconds since 1970.
+        since: When the result was recorded, by the store's time, in seconds since 1970.
     """
 
     key: str
@@ -58,7 +58,7 @@ class Ledger:
     async def open_claims(self) -> list[Claim]:
         """Return the claims without a result, the oldest first. They include running requests.
 
-        A claim whose process was killed is ``unknown`` from :attr:`Claim.unknown_from` on.
+        The claim of a killed process counts as ``unknown`` from the time :attr:`Claim.unknown_from`.
 
         Raises:
             StateError: The store cannot be used.
@@ -72,10 +72,10 @@ class Ledger:
         return sorted(open_claims, key=lambda claim: claim.since)
 
     async def jobs(self) -> list[RecordedJob]:
-        """Return the recorded jobs, the oldest first. A store with ``keep=`` deletes them after that time.
+        """Return the recorded jobs, the oldest first. A store with ``keep=`` leaves them out after that time.
 
-        The service has no list of jobs. This is the list of those that were created or got a follow-up with
-        a ``dedupe_key``.
+        The service has no list of jobs. This list contains the jobs that a request with a ``dedupe_key``
+        created or sent a follow-up to.
 
         Raises:
             StateError: The store cannot be used.
@@ -95,15 +95,15 @@ class Ledger:
         return claims.find(await self._store.read(claim_keys(check_dedupe_key(key))), key)
 
     async def resolve(self, key: str, job_id: str) -> None:
-        """Close the open claim on *key*: later calls with *key* get the job *job_id*.
+        """Close the open claim on *key*. Later calls with *key* then get the job *job_id*.
 
         Args:
             key: The ``dedupe_key``.
-            job_id: The id of the created job, or the text of its reference. For a follow-up: of its job.
+            job_id: The id of the created job, or its reference as text. For a follow-up: of its job.
 
         Raises:
-            ConfigurationError: *key* has no open claim. Or *job_id* is empty, or a reference that was cut or
-                is of another version.
+            ConfigurationError: *key* has no open claim, or *job_id* is empty or is a reference that was cut
+                or is of another version.
             StateError: The store cannot be used.
         """
         job_id = job_id_in(job_id, "job_id")

@@ -1,7 +1,7 @@
 """One scheduler of polls for all waits of a session on an event loop.
 
-A wait asks only for a look at its job that starts from now on. Waits for the same job share its polls.
-No job is polled twice at the same time, and no task and no timer is left when the last wait has ended.
+A wait requests a poll of its job that starts after the request. Waits for the same job share polls. No job is
+polled twice at the same time. No task and no timer remains when the last wait has ended.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .requests import look_at
 from .stale_guard import JobKey, JobState, Look, Moment, response_headers
 
 LONGEST_PAUSE: Final = 300.0
-"""Longest pause that the service may ask for, in seconds; a longer ``Retry-After`` counts as this one."""
+"""Longest pause that the service may request, in seconds. A longer ``Retry-After`` is cut to it."""
 
 LAST_LOOK: Final = 1.0
-"""How long a look may take that is under way, or due, at the deadline, in seconds."""
+"""Time for a poll that is running or due at a wait's deadline, in seconds."""
 
 MOST_LATE_LOOKS: Final = 100
-"""How many first looks after a deadline may be under way at once. ``per_second`` does not limit them."""
+"""Maximum number of first polls after a deadline at the same time. ``per_second`` does not limit them."""
 
 
 PollKey: TypeAlias = tuple[Hashable, JobKey]
@@ -45,19 +45,19 @@ PollKey: TypeAlias = tuple[Hashable, JobKey]
 
 @define(eq=False, repr=False, match_args=False)
 class Poll:
-    """One poll of a job, planned or under way, for the waits that share it.
+    """One planned or running poll of a job, for the waits that share it.
 
     Args:
-        key: Its key among the polls.
+        key: The key of the poll in the scheduler.
         core: The core of the first wait that needed this poll.
         call: The request of that wait.
         state: The job.
-        outcome: Becomes the look, or the error of a session that was closed.
-        due: When it should start, by the loop's time.
-        deadline: When it must start; infinity for no limit.
-        first: The number of its newest wait that had no look yet; newer waits have higher numbers. Else 0.
-        waits: How many waits need it.
-        task: Its task; None while it is planned.
+        outcome: A future of the look, or of the error of a closed session.
+        due: When the poll should start, by the loop's time.
+        deadline: When the poll must start, by the loop's time; infinity for no limit.
+        first: The number of the newest wait that had no look yet, else 0. Newer waits have higher numbers.
+        waits: The number of waits that need this poll.
+        task: The task that runs the poll. None while the poll is planned.
     """
 
     key: PollKey
@@ -72,13 +72,13 @@ class Poll:
     task: asyncio.Task[Look] | None = None
 
     def urgency(self, now: float) -> tuple[int, float]:
-        """Return a rank: polls at a deadline, then first ones (newest first), then the earliest due."""
+        """Return a rank: polls at a deadline, then first polls (newest first), then by the time *due*."""
         if self.deadline <= now:
             return 0, -self.first
         return (1, -self.first) if self.first else (2, self.due)
 
     async def result(self, limit: float) -> Look | None:
-        """Return the look when it has come by *limit*, by the loop's time."""
+        """Return the look if it arrives by *limit*, by the loop's time. Otherwise return None."""
         if not self.outcome.done():
             with suppress(TimeoutError), TimeLimit(limit):
                 await asyncio.shield(self.outcome)
@@ -88,17 +88,17 @@ class Poll:
         """End every wait for this poll with *error*."""
         if not self.outcome.done():
             self.outcome.set_exception(error)
-            self.outcome.exception()  # retrieved, because a cancelled wait would leave it
+            self.outcome.exception()  # mark as retrieved, because a cancelled wait does not read it
 
 
 class PollScheduler:
     """Polls for all waits of one session on one event loop.
 
-    A scan over the planned polls finds the most urgent one, because urgency changes while a poll waits for
-    its turn. A hanging poll blocks no other poll, because it counts for ``per_second`` only when it starts.
+    A scan over the planned polls finds the most urgent poll, because urgency changes while a poll waits. A
+    slow poll blocks no other poll, because ``per_second`` counts only the start of a poll.
 
     Args:
-        policy: Has ``per_second`` and the shortest pause after a 429.
+        policy: The poll policy: ``per_second``, and ``initial`` as the shortest pause after a 429.
     """
 
     def __init__(self, policy: PollPolicy) -> None:
@@ -108,32 +108,32 @@ class PollScheduler:
         self._numbers = itertools.count(1)
         self._next_slot = -math.inf  # when per_second allows the next poll
         self._late = asyncio.Semaphore(MOST_LATE_LOOKS)
-        self._pauses: dict[str | JobKey, float] = {}  # of projects and jobs; until when
-        self._timer: tuple[float, asyncio.Handle] | None = None  # when it goes off
+        self._pauses: dict[str | JobKey, float] = {}  # by project or job: when the pause ends
+        self._timer: tuple[float, asyncio.Handle] | None = None  # the time of the timer, and its handle
         self._closed = False
 
     def __len__(self) -> int:
-        """Return how many jobs are polled."""
+        """Return the number of jobs with polls."""
         return len(self._planned.keys() | self._running.keys())
 
     async def look(
         self, core: Core, call: Call, state: JobState, due: float, deadline: float, *, first: bool
     ) -> Look | None:
-        """Return a look at a job that starts from now on: at *due*, or sooner if another wait needs one.
+        """Return a look that starts after this call: at *due*, or earlier if another wait needs one.
 
         Args:
             core: Polls the job, if no other wait with the same ``poll_key`` has planned a poll of it.
             call: The request to poll with.
-            state: The job; a successful look is noted there before any wait gets it.
+            state: The job. A successful look is recorded there before a wait gets it.
             due: When the look should start, by the loop's time.
-            deadline: When it must start. It may then take a second.
-            first: Whether the wait had no look yet. It then gets one even after its deadline.
+            deadline: When it must start, by the loop's time. The look may then take a second.
+            first: Whether the wait had no look yet. Then it gets a look even after its deadline.
 
         Returns:
-            The look; a failed one, when it has not ended in time; or None, when none has started.
+            The look. If it did not end in time, a failed look. If no look started, None.
 
         Raises:
-            StateError: The session is closed, or was closed meanwhile.
+            StateError: The session is closed, or was closed during the call.
         """
         if self._closed:
             raise _closed()
@@ -157,7 +157,7 @@ class PollScheduler:
             await self._leave(poll)
 
     async def _late_look(self, poll: Poll) -> Look | None:
-        """Return the look of *poll*, which starts now, after the deadline of a wait that had none."""
+        """Start *poll* after the deadline of a wait that had no look, and return its look."""
         key, time = poll.key, asyncio.get_running_loop().time
         async with self._late:
             if poll.task is None and key in self._running:
@@ -167,7 +167,7 @@ class PollScheduler:
             return await poll.result(time() + (LAST_LOOK if poll.task is not None else 0.0))
 
     async def _leave(self, poll: Poll) -> None:
-        """Note that one wait less needs *poll*. The last one ends it."""
+        """Remove one wait from *poll*. Without waits, the poll ends."""
         poll.waits -= 1
         if poll.waits:
             return
@@ -180,30 +180,30 @@ class PollScheduler:
             await end_tasks([poll.task])
 
     async def close(self) -> None:
-        """End every wait with a ``StateError``, for good, and every poll."""
+        """End every poll, and every wait with a ``StateError``. Later waits get the same error."""
         self._closed = True
         polls = [*self._planned.values(), *self._running.values()]
         for poll in polls:
             poll.fail(_closed())
         await end_tasks([poll.task for poll in polls if poll.task is not None])
 
-    # When polls start
+    # The start of polls
 
     def _paused_until(self, key: JobKey) -> float:
         return max(self._pauses.get(key, 0.0), self._pauses.get(key[0], 0.0))
 
     def _wake_at(self, at: float) -> None:
-        """Look for a poll to start at *at*, or sooner if that is planned already."""
+        """Start the next poll at *at*, unless an earlier start is planned."""
         if self._timer is not None:
             if self._timer[0] <= at:
                 return
             self._timer[1].cancel()
         loop = asyncio.get_running_loop()
-        # The context is empty, because one caller's variables must not stay alive for another caller's polls.
+        # An empty context, because a caller's variables must not stay alive for the polls of others.
         self._timer = at, loop.call_at(at, self._begin_next, context=contextvars.Context())
 
     def _begin_next(self) -> None:
-        """Start the most urgent poll; only one, to leave the loop to other tasks."""
+        """Start the most urgent poll. Only one, so that other tasks of the loop can run."""
         self._timer = None
         now = asyncio.get_running_loop().time()
         if now < self._next_slot:
@@ -212,7 +212,7 @@ class PollScheduler:
         next_poll, best_rank, at = None, (3, 0.0), math.inf
         for key, poll in self._planned.items():
             if key in self._running:
-                continue  # its end wakes this scan
+                continue  # the end of the running poll starts this scan again
             due = max(poll.due, self._paused_until(key[1])) if self._pauses else poll.due
             if due > now:
                 at = min(at, due)
@@ -225,22 +225,22 @@ class PollScheduler:
             self._wake_at(at)
 
     def _begin(self, poll: Poll) -> None:
-        self._running[poll.key] = self._planned.pop(poll.key)  # a later wait gets a later look
+        self._running[poll.key] = self._planned.pop(poll.key)  # a later wait gets a later poll
         try:
-            # A separate task with an empty context, because it serves all waits and outlives none of them.
+            # A separate task with an empty context, because it serves all waits and ends with the last.
             work = look_at(poll.core, poll.state, poll.call)
             poll.task = start_task(work, contextvars.Context())
-        except BaseException as error:  # a task factory's; the waits raise it
+        except BaseException as error:  # from a task factory; the waits raise it
             del self._running[poll.key]
             poll.fail(error)
         else:
             poll.task.add_done_callback(partial(self._finish, poll))
 
     def _finish(self, poll: Poll, task: asyncio.Task[Look]) -> None:
-        """Wake the waits of *poll*."""
+        """Give the outcome of *poll* to its waits."""
         loop, look = asyncio.get_running_loop(), None
         del self._running[poll.key]
-        if task.cancelled():  # by other code; the waits tolerate a failed poll
+        if task.cancelled():  # cancelled by other code; the waits tolerate a failed poll
             now = Moment(Stamp(dates.now()), loop, loop.time())
             look = Look(now, now.time, error=APIConnectionError("other code has cancelled the poll"))
         elif (error := task.exception()) is not None:
@@ -254,12 +254,12 @@ class PollScheduler:
             self._wake_at(self._planned[poll.key].due)
 
     def _keep_pause(self, key: JobKey, look: Look) -> None:
-        """Keep the service's pause for these and later waits. The pause of a 429 is for the project."""
+        """Keep the pause that the service requested, for all waits. The pause of a 429 is for the project."""
         error = look.error
         if isinstance(error, APIStatusError):
             pause = error.retry_after or 0.0
         else:
-            # The reset header of a success contains the end of a window. It does not ask for a pause.
+            # The reset header of a success contains the end of a window. It is not a request to pause.
             headers = response_headers(look.job, error)
             pause = retry_after_seconds(headers, dates.now(), resets=False) or 0.0
         name: str | JobKey = key
@@ -272,12 +272,12 @@ class PollScheduler:
 
 
 def scheduler_of(core: Core) -> PollScheduler:
-    """Return the running loop's scheduler of the session."""
+    """Return the session's scheduler for the running loop."""
     return core.shared.loops.get().part(PollScheduler, lambda: PollScheduler(core.shared.poll))
 
 
 def _unanswered() -> Look:
-    """Return the look of a wait that leaves a poll under way at its end."""
+    """Return the look for a wait that ends while its poll is running."""
     loop = asyncio.get_running_loop()
     now = Moment(Stamp(dates.now()), loop, loop.time())
     error = APITimeoutError(

@@ -33,8 +33,8 @@ log = logging.getLogger("mintlify_async")
 
 
 def moment(headers: Mapping[str, str]) -> Moment:
-    """Return this moment on the running loop. *headers* are the headers of the service's response."""
-    loop = running_loop()  # None when Python closes the coroutine
+    """Return the current moment on the running loop. *headers* are the headers of the service's response."""
+    loop = running_loop()  # None if Python closes the coroutine
     return Moment(
         Stamp(dates.now(), http_date(headers.get("date"))), loop, 0.0 if loop is None else loop.time()
     )
@@ -48,13 +48,13 @@ def states_of(core: Core) -> JobStates:
 def observed(
     core: Core, operation: str, project_id: str, job_id: str | None, *, active: bool = True
 ) -> AbstractContextManager[Observation | None]:
-    """Follow an operation for the length of a block; or the operation that contains it, if there is one.
+    """Report an operation for the length of a block. If the core has an outer operation, report to it.
 
     Args:
-        core: The session's.
+        core: The core of the session.
         operation: The operation's name.
-        project_id: Its project.
-        job_id: Its job, or None.
+        project_id: The project of the operation.
+        job_id: The job of the operation, or None.
         active: Whether the block is one request.
     """
     if core.observation is not None:
@@ -66,18 +66,18 @@ def observed(
 
 
 async def create(core: Core, call: Call, dedupe_key: str | None) -> JobState:
-    """Create a job with one POST; with *dedupe_key*, only when it has none yet. Return its state."""
+    """Create a job with one POST, or find the job of *dedupe_key*. Return the job's state."""
     until = call.until(asyncio.get_running_loop().time())
     if dedupe_key is None:
         job = await post(core, call, Sending(until))
     else:
         sender = once(core, dedupe_key, call, until)
         with observed(core, call.operation.name, call.project_id or "", None) as observation:
-            inner = evolve(core, observation=observation)  # a lost race is no failed operation
+            inner = evolve(core, observation=observation)  # losing to another call is no failed operation
             result = await sender.send(lambda sending: post(inner, call, sending), lambda job: job.id)
             if observation is not None and isinstance(result, str):
                 note(observation, conversation_id=result)
-        job = Job(id=result, status="") if isinstance(result, str) else result  # another caller's has its id
+        job = Job(id=result, status="") if isinstance(result, str) else result  # a caller's result is an id
     return created(core, call.project_id or "", job)
 
 
@@ -93,7 +93,7 @@ def created(core: Core, project_id: str, job: Job) -> JobState:
 
 
 def once(core: Core, dedupe_key: str, call: Call, until: float) -> OnceSender:
-    """Return what sends *call* at most once, on the running loop, until its time is over.
+    """Return an object that sends *call* at most once, on the running loop, until the time *until*.
 
     Raises:
         ConfigurationError: The session has no ledger, or *dedupe_key* cannot be a key.
@@ -101,7 +101,7 @@ def once(core: Core, dedupe_key: str, call: Call, until: float) -> OnceSender:
     ledger = core.options.ledger
     if ledger is None:
         raise ConfigurationError(
-            "dedupe_key needs a ledger to be recorded in: give the session ledger=SQLiteStore(path)",
+            "dedupe_key needs a ledger: give the session ledger=SQLiteStore(path)",
             field="dedupe_key",
         )
     claim = Claim(
@@ -117,7 +117,7 @@ def once(core: Core, dedupe_key: str, call: Call, until: float) -> OnceSender:
 
 
 async def post(core: Core, call: Call, sending: Sending) -> Job:
-    """Send *call*, a POST, at most once, and return the job in its answer, which may have no status."""
+    """Send the POST *call* at most once. Return the job in its response, whose status may be empty."""
     try:
         with observed(core, call.operation.name, call.project_id or "", call.job_id) as observation:
             if observation is not None:
@@ -127,7 +127,7 @@ async def post(core: Core, call: Call, sending: Sending) -> Job:
                 note(observation, conversation_id=job.id)
                 note_job(observation, job)
             return job
-    except BaseException as error:  # an observer's that is no Exception; its other errors change nothing
+    except BaseException as error:  # BaseExceptions of an observer; its Exceptions are logged
         if sending.job_id is not None:
             log.warning(
                 "%s was answered with job %s, but the call ended with %s",
@@ -144,13 +144,13 @@ async def post(core: Core, call: Call, sending: Sending) -> Job:
 
 
 async def look_at(core: Core, state: JobState, call: Call, *, retry: bool = False) -> Look:
-    """Poll a job, and note a successful poll in *state*.
+    """Poll a job, and record a successful poll in *state*.
 
     Args:
-        core: The session's.
+        core: The core of the session.
         state: The job.
         call: The call that polls it.
-        retry: Whether to retry. If not, there is one attempt.
+        retry: Whether to retry. Without it, there is one attempt.
     """
     loop = asyncio.get_running_loop()
     began, date, order = loop.time(), dates.now(), next_order()

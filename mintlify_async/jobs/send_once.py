@@ -1,8 +1,8 @@
-"""Sends an agent POST at most once per ``dedupe_key``. It creates a job or a follow-up.
+"""Sends an agent POST, which creates a job or a follow-up, at most once per ``dedupe_key``.
 
-``claims`` has the rules. Here they are applied to a store, and the call that sends follows its request to the
-end: the key is free again when nothing was started, and the result of a paid request, or that there will be
-none, is recorded although the caller leaves.
+``claims`` has the rules. This module applies them to a store, and records the end of each request, even if
+the caller is cancelled. If nothing was started, the key is free again. Otherwise it records the result, or
+that there is none.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from attrs import define, evolve, frozen
 from ..errors import OutcomeUnknownError, QuotaExceededError, StateError, printable
 from ..http.sending import CLEAN_UP_SECONDS, Sending
 from ..runtime import dates
+from ..runtime.lasting_steps import RECORD_PATIENCE, Recordings
 from ..runtime.logs import log_fields
-from ..runtime.recordings import RECORD_PATIENCE, Recordings
 from ..runtime.tasks import running_loop
 from ..storage.store import Rule, Snapshot, Store, change, new_version
 from . import claims
@@ -31,10 +31,10 @@ from .key_watch import KeyWatch
 log = logging.getLogger("mintlify_async")
 
 LOOK_AGAIN_SECONDS: Final = 0.25
-"""How long a call that the quota refuses gives another call with its key to begin to send, in seconds."""
+"""Seconds for which a call that the quota refused waits for another call with its key to send."""
 
 WARN_SECONDS: Final = 10.0
-"""After how long a wait for another call is logged as a warning, in seconds."""
+"""Seconds after which a wait for another call is logged as a warning."""
 
 T = TypeVar("T")
 
@@ -49,15 +49,15 @@ class UnlessClosed(Protocol):
 
 @frozen(eq=False)
 class OnceSender:
-    """Sends a POST at most once per key, with one event loop's resources.
+    """Sends a POST at most once per key, with the resources of one event loop.
 
     Args:
-        claim: The claim on the key, without a token and a limit.
-        store: Where the claims are.
-        watch: Tells a call that waits that its key has changed.
+        claim: The claim on the key, without a token and a lease.
+        store: The ledger.
+        watch: Ends the waits of a call when its key has changed.
         recordings: Finishes the pending ledger writes.
         unless_closed: Ends a wait when the session is closed.
-        until: When the call must have ended, by the loop's time. Infinity if it has no limit.
+        until: When the call must have ended, by the loop's time. Infinity means no limit.
     """
 
     claim: Claim
@@ -68,21 +68,21 @@ class OnceSender:
     until: float = math.inf
 
     async def send(self, post: Callable[[Sending], Awaitable[T]], result_of: Callable[[T], str]) -> T | str:
-        """If the key has no claim yet, send its request. Never send it twice.
+        """Send the request if the key has no claim. It is never sent twice.
 
         Args:
             post: Sends the one POST.
             result_of: Returns the result to record for other calls with the same key.
 
         Returns:
-            The result of *post*. If another call has sent the request: the recorded result.
+            The result of *post*. If another call has sent the request, the recorded result.
 
         Raises:
             ConfigurationError: The key belongs to another request.
-            OutcomeUnknownError: Another call has sent the request, and its outcome is not known.
-            StateError: Another call is sending the request, and the time of this one is over; or the store
+            OutcomeUnknownError: Another call has sent the request, and its outcome is unknown.
+            StateError: Another call is sending the request, and the time of this call is over. Or the store
                 cannot be used. This call has sent nothing.
-            MintlifyError: The error of *post*. The key is free again when nothing was started.
+            MintlifyError: The error of *post*. If nothing was started, the key is free again.
         """
         with self.recordings.following():
             leave = await self._enter()
@@ -99,11 +99,11 @@ class OnceSender:
                 leave()
 
     async def is_known(self) -> bool:
-        """Return whether the key has a claim already. If the claim is for another request, raise an error."""
+        """Return whether the key already has a claim. If the claim is for another request, raise an error."""
         return self._holder(await self.look()) is not None
 
     async def look(self) -> Snapshot:
-        """Return the records of the key. A look at the call's end has 0.25 s."""
+        """Return the records of the key. If the call's time is over, the store gets 0.25 s."""
         limit = asyncio.timeout_at(None if self.until == math.inf else self.until + CLEAN_UP_SECONDS)
         try:
             async with limit:
@@ -111,7 +111,7 @@ class OnceSender:
         except TimeoutError:
             if not limit.expired():
                 raise
-        raise StateError("the ledger did not answer in the time of the call; nothing was sent")
+        raise StateError("the ledger did not respond before the time limit of the call; nothing was sent")
 
     def _holder(self, snapshot: Snapshot) -> Claim | None:
         holder = claims.find(snapshot, self.claim.key)
@@ -121,7 +121,7 @@ class OnceSender:
         return holder
 
     async def _enter(self) -> Callable[[], None]:
-        """Wait for the calls of this loop with the same key. Return what lets the next one begin."""
+        """Wait for this loop's calls with the same key. Return a function that lets the next call start."""
         try:
             return await self.unless_closed(self.watch.enter(self.store, self.claim, self.until))
         except TimeoutError:
@@ -130,9 +130,9 @@ class OnceSender:
         raise StateError(f"{text}; this one has sent nothing in its time")
 
     async def _when_free(self) -> Snapshot | str:
-        """Wait while another call is sending. Return what was read when the key is free, or its result."""
+        """Wait while another call is sending. Return the records of a free key, or the call's result."""
         time = asyncio.get_running_loop().time
-        began = final_at = time()  # and when the other call's outcome is final at the latest
+        began = final_at = time()  # final_at: when the other call's outcome is final at the latest
         logged = 0
         while True:
             try:
@@ -178,7 +178,7 @@ class OnceSender:
         try:
             answer = await post(sending)
         except BaseException as error:
-            if running_loop() is not None:  # else Python closes the coroutine, and nothing can be awaited
+            if running_loop() is not None:  # None if Python closes the coroutine, which then cannot await
                 await sending.failed(error)
             raise
         await sending.answered(result_of(answer))
@@ -212,9 +212,10 @@ class _Attempt:
     """One attempt to send, with its claim.
 
     Attributes:
-        claim: Its claim. The token is the attempt's alone: a release that comes late must not free the next.
-        steps: How many steps that write a claim the store may still do: those of this attempt that have not
-            returned, and one for a record that claims nothing, which holds off one of an earlier attempt.
+        claim: The claim. Its token is used once, so a late release cannot free the next claim.
+        steps: Steps in which the store may still write a claim: those of this attempt that have not returned,
+            and one if the key had a record that claims nothing, because an earlier claim may then still
+            arrive.
     """
 
     claim: Claim
@@ -225,8 +226,8 @@ class _KeyedSending(Sending):
     """A request with a ``dedupe_key``: it claims the key just before its first byte.
 
     Args:
-        sender: The call's.
-        snapshot: What was read when the key was free.
+        sender: The sender of the call.
+        snapshot: The records that were read when the key was free.
     """
 
     __slots__ = ("_attempt_now", "_sender", "_snapshot")
@@ -243,7 +244,7 @@ class _KeyedSending(Sending):
         return _Attempt(evolve(self._sender.claim, token=new_version()))
 
     async def ready(self, step: Awaitable[T]) -> T:
-        """Wait for *step*, unless the key gets a claim. A call that the quota refuses looks once more."""
+        """Wait for *step*, unless the key gets a claim. If the quota refuses, read the key once more."""
         sender, key = self._sender, self._sender.claim.key
         try:
             return await sender.watch.unless(
@@ -252,7 +253,7 @@ class _KeyedSending(Sending):
         except QuotaExceededError:
             await asyncio.sleep(self.patience(LOOK_AGAIN_SECONDS))
             is_known = False
-            with suppress(StateError):  # the quota's refusal says more
+            with suppress(StateError):  # the quota's error is more useful
                 is_known = await sender.is_known()
             if not is_known:
                 raise
@@ -275,7 +276,7 @@ class _KeyedSending(Sending):
             raise KeyHeldError("another call was first to use the dedupe_key; nothing was sent")
 
     async def again(self, seconds: float) -> str | None:
-        """Free the key, for the newest attempt had no effect. Another one follows in *seconds*."""
+        """Free the key, because the last attempt had no effect. Another attempt follows in *seconds*."""
         may_have_claim, attempt = self.asked, self._attempt_now
         await super().again(seconds)
         if not may_have_claim:
@@ -285,16 +286,16 @@ class _KeyedSending(Sending):
         return None if error is None else f"its dedupe_key is not free again: {error}"
 
     async def failed(self, error: BaseException) -> None:
-        """End the claim after *error*: it becomes free if nothing was started, and unknown otherwise."""
+        """End the claim after *error*. It is deleted if nothing was started, and else becomes unknown."""
         attempt = self._attempt_now
         if self.had_no_effect:
             if self.asked and not isinstance(error, KeyHeldError):
                 await self._release(attempt, CLEAN_UP_SECONDS)
-        elif self.job_id is not None:  # an observer's error came after the answer was read
+        elif self.job_id is not None:  # an observer failed after the response was read
             await self.answered(self.job_id)
         else:
             reason, status = "cancelled", None
-            if isinstance(error, OutcomeUnknownError):  # others may have anything under these names
+            if isinstance(error, OutcomeUnknownError):  # other errors may have any value in these attributes
                 reason, status = error.reason, error.status
             rule = partial(
                 claims.give_up, ours=attempt.claim, reason=reason, status=status, unclaimed=not self.asked
@@ -334,7 +335,7 @@ class _KeyedSending(Sending):
     async def _end(
         self, rule: Rule[None], what: str, seconds: float, *, keep: float | None = None
     ) -> Exception | None:
-        """End the claim without a result. Return an error if it is not done after *seconds*; it goes on."""
+        """End the claim without a result. If *seconds* pass, return an error and continue the writing."""
         sender = self._sender
         key = printable(sender.claim.key, 80)
         return await sender.recordings.insist(

@@ -1,8 +1,8 @@
 """The stale guard decides whether a final status of a job is the result of its newest follow-up.
 
-After a follow-up the service may show the result of the turn before it, because polls may be answered by
-replicas that are behind. The only evidence is time: a final status is accepted when the poll that read it
-started long enough after the follow-up. No I/O.
+After a follow-up, the service may show the result of the previous turn, because a replica that is behind may
+answer the poll. The only evidence is time: a final status is accepted if its poll started long enough after
+the follow-up. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from ..model.job_ref import End, JobRef, Stamp
 from ..model.response_info import ResponseInfo
 
 EARLIER_TURN_SECONDS: Final = 3600.0
-"""After how many seconds any final status is accepted: an earlier turn is assumed to end within an hour. So
-long must also have passed by the machines' clocks before these count; see :func:`elapsed`."""
+"""After this many seconds, any final status is accepted, because the previous turn has probably ended. The
+machines' clocks count only if they also show this difference; see :func:`elapsed`."""
 
 DATE_SECONDS: Final = 1.0
 """A ``Date`` header has whole seconds, so the difference of two may be one second too large."""
 
 DATE_SLACK: Final = 10.0
-"""By how many seconds ``Date`` may lag behind the loop's time; one that lags further does not advance."""
+"""Maximum lag of ``Date`` behind the loop's time, in seconds. With a larger lag, ``Date`` does not count."""
 
 IN_A_ROW: Final = ""
-"""In place of a final status: an earlier follow-up was not certain when this one was sent. Replicas may show
-the end before it for a window, and its own end after that, so no end counts before a window has passed."""
+"""Takes the place of a final status if the result before this follow-up was not certain. Replicas may show
+the previous end for one window, and this follow-up's end later. So no end counts within one window."""
 
 ROUNDING: Final = 1e-6
-"""A timer may be early by the clock's resolution, in seconds."""
+"""Tolerance in seconds, because a timer may be early by the clock's resolution."""
 
 REMEMBERED: Final = 1000
-"""How many jobs with a follow-up, and how many that have ended, a session remembers without a handle: those
-of ten projects in ``EARLIER_TURN_SECONDS``."""
+"""Number of jobs with a follow-up, and of ended jobs, that a session keeps without a handle. These are the
+jobs of ten projects in ``EARLIER_TURN_SECONDS``."""
 
 
 JobKey = tuple[str, str]
@@ -49,19 +49,18 @@ JobKey = tuple[str, str]
 
 
 next_order = partial(next, itertools.count(1))
-"""Returns the order of a moment that is now; see :class:`Moment`."""
+"""Returns the order of a moment that is made now; see :class:`Moment`."""
 
 
 @frozen(eq=False, slots=False)  # made for each poll: see WireValue
 class Moment:
-    """One moment, by the clocks of an event loop, the service and the machine.
+    """One moment, by the clocks of an event loop, of the service and of the machine.
 
     Args:
-        stamp: The moment by the two clocks that other machines share.
-        loop: The event loop, compared by identity. None when the moment is from a reference.
+        stamp: The moment by the clocks of the service and of the machine, which other machines can use.
+        loop: The event loop, compared by identity. None if the moment is from a reference.
         time: The loop's time, in seconds.
-        order: Its number among the moments that this process has noted, on any loop. A later one has a higher
-            number.
+        order: The number of the moment in this process, on any loop. A later moment has a higher number.
     """
 
     stamp: Stamp
@@ -74,10 +73,10 @@ class Look(NamedTuple):
     """One poll and its outcome.
 
     Args:
-        began: When it started; its ``date`` is that of the response.
-        ended: When it ended, by the loop's time, in seconds.
-        job: The record, or None when the poll failed.
-        error: Why it failed, or None.
+        began: When the poll started. Its ``date`` is that of the response.
+        ended: When the poll ended, by the loop's time, in seconds.
+        job: The record, or None if the poll failed.
+        error: The error of a failed poll, or None.
     """
 
     began: Moment
@@ -87,23 +86,23 @@ class Look(NamedTuple):
 
 
 def response_headers(job: Job | None, error: BaseException | None) -> Mapping[str, str]:
-    """Return the headers of the response with *job* or *error*; none where there was no response."""
+    """Return the headers of the response with *job* or *error*. Without a response, there are none."""
     if job is not None:
         return {} if job.raw is None else job.raw.headers
     return getattr(error, "headers", None) or {}
 
 
 def elapsed(since: Moment, look: Look, known_since: float) -> float:
-    """Return for how many seconds *since* has certainly been past when *look* started.
+    """Return the number of seconds that certainly passed between *since* and the start of *look*.
 
-    On the loop that noted *since*, its own time counts. Elsewhere, two clocks count: the loop's time since
-    the moment was read there, and the service's ``Date``. The machines' clocks, which may be hours apart,
-    only count where ``Date`` is missing or stands still, and only when an hour has passed.
+    On the loop that made *since*, the loop's time counts. Elsewhere, two clocks count: the loop's time since
+    the moment was read there, and the service's ``Date``. The machines' clocks may be hours apart, so they
+    count only if ``Date`` is missing or does not advance, and only after an hour.
 
     Args:
         since: The moment.
         look: The poll.
-        known_since: When *since* was read on the loop of *look*, by its time.
+        known_since: When *since* was read on the loop of *look*, by that loop's time.
     """
     began = look.began
     if since.loop is began.loop:
@@ -112,28 +111,28 @@ def elapsed(since: Moment, look: Look, known_since: float) -> float:
     if since.stamp.date is not None and began.stamp.date is not None:
         dated = began.stamp.date - since.stamp.date - DATE_SECONDS
         if dated > seconds_here - DATE_SLACK:
-            # The response is dated when it was made, but the poll may have hung before that.
+            # The service dates the response when it makes it. Before that, the poll may have waited.
             return max(seconds_here, dated - (look.ended - began.time))
     clocks_count = began.stamp.at - since.stamp.at >= EARLIER_TURN_SECONDS
     return max(seconds_here, EARLIER_TURN_SECONDS) if clocks_count else seconds_here
 
 
 def _stands_still(since: Moment, look: Look) -> bool:
-    """Return whether ``Date`` has not moved for an hour by the machines' clocks, between two polls."""
+    """Return whether ``Date`` did not advance between two polls, an hour apart by the machines' clocks."""
     date, began = since.stamp.date, look.began.stamp
     return date is not None and date == began.date and began.at - since.stamp.at >= EARLIER_TURN_SECONDS
 
 
 def certain_at(since: Moment, look: Look, age: float, window: float) -> float:
-    """Return when a poll is certainly accepted that starts then, by the time of *look*'s loop.
+    """Return the time from which a poll is certainly accepted, by the time of *look*'s loop.
 
-    Another process may make that poll. It has the difference of two ``Date`` headers, which is a whole number
-    of seconds, so the time until then is one, too. One second more is for a poll that takes longer.
+    Another process may make that poll. It has only the difference of two ``Date`` headers, so the time is a
+    whole number of seconds. One more second allows for a slower poll.
 
     Args:
         since: When the window started.
         look: A poll.
-        age: The age of *since* at its start, in seconds.
+        age: The age of *since* at the start of *look*, in seconds.
         window: The window, in seconds.
     """
     began = look.began
@@ -141,7 +140,7 @@ def certain_at(since: Moment, look: Look, age: float, window: float) -> float:
     if since.stamp.date is None or began.stamp.date is None:
         return here
     dated = began.stamp.date - since.stamp.date - DATE_SECONDS
-    if dated <= age - DATE_SLACK:  # it does not advance, so it does not count
+    if dated <= age - DATE_SLACK:  # Date does not advance, so it does not count
         return here
     took = look.ended - began.time
     return max(here, look.ended + math.ceil(window - dated + took) + 1)
@@ -153,14 +152,14 @@ Age = Callable[[Moment], float]
 
 @frozen(eq=False)
 class AwaitedFollowUp:
-    """The newest follow-up of a job.
+    """The newest follow-up of a job, whose result is not certain yet.
 
     Args:
-        sent: When it was answered, or failed without an answer.
-        was_final: Whether the job had been seen with a final status before. If not, the earlier turn may
-            end first, so a final status must last.
-        ending: The final status that polls have shown since then, without another one between, and since
-            when; or ``IN_A_ROW`` and when it was sent; or None.
+        sent: When the response to the follow-up arrived, or when it failed without a response.
+        was_final: Whether the job had a final status before the follow-up. If not, the previous turn may end
+            first, so the final status must last for a window.
+        ending: The final status in all polls since then, and the time of the first of these polls. Or
+            ``IN_A_ROW`` and the time of the follow-up. Or None.
     """
 
     sent: Moment
@@ -168,7 +167,7 @@ class AwaitedFollowUp:
     ending: tuple[str, Moment] | None = None
 
     def after(self, look: Look, age: Age, window: float) -> AwaitedFollowUp:
-        """Return the follow-up with what *look*, a successful one, shows of its ending."""
+        """Return the follow-up with the final status that *look*, a successful poll, shows."""
         assert look.job is not None
         if age(self.sent) < (window - ROUNDING if self._is_in_a_row else 0):
             return self
@@ -182,15 +181,15 @@ class AwaitedFollowUp:
         return self.ending is not None and self.ending[0] == IN_A_ROW
 
     def window_start(self, look: Look, age: Age, window: float) -> tuple[Moment, float]:
-        """Return the moment from which a window must pass before a poll is accepted, and its age at *look*.
+        """Return the moment at which the window starts, and its age at *look*, in seconds.
 
         Args:
             look: A poll.
             age: The age of a moment at *look*.
-            window: For how long a final status may still be an old one, in seconds.
+            window: The time for which a final status may be an old one, in seconds.
         """
         seconds = age(self.sent)
-        if self._is_in_a_row:  # so less than a window has passed
+        if self._is_in_a_row:  # so less than a window has passed since the follow-up
             return self.sent, min(seconds, window - 2 * ROUNDING)
         if self.ending is not None and _stands_still(self.ending[1], look):
             seconds = max(seconds, EARLIER_TURN_SECONDS)
@@ -199,9 +198,9 @@ class AwaitedFollowUp:
         return (look.began, 0.0) if self.ending is None else (self.ending[1], age(self.ending[1]))
 
     def seconds_left(self, look: Look, age: Age, window: float) -> float:
-        """Return how many seconds after *look* a poll may be accepted; 0 if *look* itself is.
+        """Return the seconds from *look* to the first poll that may be accepted. 0 if *look* is accepted.
 
-        Of a follow-up in a row, that poll is the one that starts the window. The arguments are those of
+        After follow-ups in a row, that poll only starts the window. The arguments are those of
         :meth:`window_start`.
         """
         left = window - self.window_start(look, age, window)[1]
@@ -209,7 +208,7 @@ class AwaitedFollowUp:
 
 
 StateBefore = tuple[bool, bool, AwaitedFollowUp | None]
-"""Before a follow-up: whether a final status was seen, whether the last record was certain, its follow-up."""
+"""Before a follow-up: whether a final status was read, whether the last record was certain, the follow-up."""
 
 
 class JobState:
@@ -217,16 +216,16 @@ class JobState:
 
     Args:
         ref: Names the job, and describes its newest follow-up.
-        window: For how long after a follow-up a final status may be an old one, in seconds.
+        window: The time after a follow-up for which a final status may be an old one, in seconds.
 
     Attributes:
         key: The project and the job.
-        job: Its last record, or None.
-        raw: The last response about it, or None.
+        job: The last record, or None.
+        raw: The last response about the job, or None.
         look: The last successful poll, or None.
         follow_up: The newest follow-up, or None.
-        failing: Since when the polls of waits fail, or None.
-        noted: Whether :class:`JobStates` keeps that the job has ended.
+        failing: The time since which polls fail, or None.
+        noted: Whether :class:`JobStates` has recorded that the job has ended.
     """
 
     def __init__(self, ref: JobRef, window: float) -> None:
@@ -242,14 +241,14 @@ class JobState:
         self.noted = False
         self._was_final = False
         self._sending = 0
-        self._left: float | None = 0.0  # from the last look until a final status is accepted; None: no look
+        self._left: float | None = 0.0  # from the last look to an accepted status, in seconds
         self._certain_at = 0.0  # by the time of the last look's loop
         self._known: WeakKeyDictionary[Moment, WeakKeyDictionary[object, float]] = WeakKeyDictionary()
         self._lock = threading.RLock()  # a session may serve several threads
         self.join(ref)
 
     def join(self, ref: JobRef) -> None:
-        """Add the new data of *ref*, such as a creation, a final status, a newer follow-up."""
+        """Add the new data of *ref*, such as the time of creation, a final status, a newer follow-up."""
         with self._lock:
             if self.created is None and ref.created is not None:
                 self.created = Moment(ref.created)
@@ -273,33 +272,33 @@ class JobState:
 
     @property
     def was_final(self) -> bool:
-        """Whether the job was seen with an accepted final status; a POST's own record does not count."""
+        """Whether a poll read an accepted final status. A record in a POST's response does not count."""
         return self.done if self.look is not None else self._was_final and self.accepted
 
     def result(self, since: int) -> Job | None:
-        """Return the accepted final record if a poll read it that started after the order *since*, or None.
+        """Return the accepted final record if its poll started after the order *since*, or None.
 
-        It may be any task's and any loop's poll.
+        Any task on any loop may have made the poll.
         """
         with self._lock:
             is_new = self.look is not None and self.look.began.order > since
             return self.job if is_new and self.done else None
 
     def counts_in(self, now: float) -> float | None:
-        """Return the seconds until a poll here may accept the last seen final status. None without one."""
+        """Return the seconds until a poll here may accept the final status of the last look, or None."""
         with self._lock:
             if self._sending or not self._left or self.look is None or self.job is None or not self.job.done:
                 return None
             return max(0.0, self._left - (now - self.look.began.time))
 
     def certain_in(self, now: float) -> float | None:
-        """Return the seconds until a poll anywhere accepts the last seen final status. None without one."""
+        """Return the seconds until a poll anywhere accepts the final status of the last look, or None."""
         with self._lock:
             return None if self.counts_in(now) is None else max(0.0, self._certain_at - now)
 
     @property
     def ref(self) -> JobRef:
-        """Names the job, with the data of its newest follow-up that another process needs."""
+        """The job's reference, with the data of the newest follow-up for another process."""
         created = None if self.created is None else self.created.stamp
         if self.follow_up is None or self.done:
             return JobRef(*self.key, created=created, was_final=self.was_final, failing=self.failing)
@@ -314,7 +313,7 @@ class JobState:
         )
 
     def see(self, look: Look) -> None:
-        """Record a successful poll. A poll that started before the last one, on any loop, adds nothing."""
+        """Record a successful poll. If it started before the last recorded poll, on any loop, ignore it."""
         with self._lock:
             if self.look is not None and look.began.order < self.look.began.order:
                 return
@@ -328,27 +327,27 @@ class JobState:
                 self._certain_at = certain_at(since, look, seconds, self.window)
 
     def fail(self, look: Look) -> None:
-        """Record a failed poll of a wait, which started an outage or continues one."""
+        """Record a failed poll of a wait. The poll starts an outage or continues it."""
         with self._lock:
             if self.look is not None and look.began.order < self.look.began.order:
                 return
             began = look.began.stamp.at
-            # An earlier process whose clock was ahead may have dated the start of the outage after now.
+            # An earlier process with a fast clock may have recorded a start of the outage that is after now.
             if self.failing is None or self.failing.at > began:
                 self.failing = Stamp(round(began, 3))
 
     def failing_for(self, now: float) -> float:
-        """Return for how many seconds polls have failed, or 0.
+        """Return for how many seconds polls have failed. 0 if they do not fail.
 
-        The machines' clocks count here, because an outage need not be measured exactly.
+        The machines' clocks are used here, because the length of an outage need not be exact.
 
         Args:
-            now: The date, by this machine's clock, in seconds since 1970.
+            now: The current date, by this machine's clock, in seconds since 1970.
         """
         return 0.0 if self.failing is None else max(0.0, now - self.failing.at)
 
     def _age(self, look: Look, since: Moment) -> float:
-        """Return the age of *since* at the start of *look*; each loop has a beginning of its own."""
+        """Return the age of *since* at the start of *look*. Each loop counts its time from another moment."""
         loops = self._known.setdefault(since, WeakKeyDictionary())
         began = look.began
         known_since = loops.setdefault(began.loop, began.time if since.order < began.order else look.ended)
@@ -360,7 +359,7 @@ class JobState:
             return None if self.created is None else max(0.0, self._age(look, self.created))
 
     def begin_sending(self, window: float) -> StateBefore:
-        """Accept nothing until a follow-up was sent. Return the argument of :meth:`end_sending`."""
+        """Accept no status until a follow-up was sent. Return the argument for :meth:`end_sending`."""
         with self._lock:
             self.window = window
             state_before = self.was_final, self.accepted, self.follow_up
@@ -368,19 +367,18 @@ class JobState:
             return state_before
 
     def end_sending(self, state_before: StateBefore, sent_at: Moment | None, job: Job | None = None) -> None:
-        """Note how the sending of a follow-up has ended.
+        """Record how the sending of a follow-up has ended.
 
         Args:
             state_before: The result of :meth:`begin_sending`.
-            sent_at: When its response arrived, or when it failed without a response. None if it started
-                nothing.
+            sent_at: When its response arrived, or it failed without a response. None if it started nothing.
             job: The record in the response, or None.
         """
         with self._lock:
             self._sending -= 1
             if sent_at is not None:
                 was_final, was_certain, previous_follow_up = state_before
-                # If follow-ups were sent at the same time, the turn of another one may end first.
+                # If follow-ups were sent at the same time, the turn of another follow-up may end first.
                 alone = not self._sending and self.follow_up is previous_follow_up
                 ending = None if was_certain and alone else (IN_A_ROW, sent_at)
                 self.follow_up, self._left = AwaitedFollowUp(sent_at, was_final and alone, ending), None
@@ -388,11 +386,11 @@ class JobState:
 
 
 class UnderWay:
-    """A follow-up that is being sent, from its first byte on. In the line of a quota it is not.
+    """A follow-up, from its first byte to its response. While it waits for a quota, it is not under way.
 
     Args:
-        state: The job's.
-        window: For how long after the follow-up a final status may be an old one, in seconds.
+        state: The state of the job.
+        window: The time after the follow-up for which a final status may be an old one, in seconds.
     """
 
     def __init__(self, state: JobState, window: float) -> None:
@@ -401,12 +399,12 @@ class UnderWay:
         self._state_before: StateBefore | None = None
 
     def begin(self) -> None:
-        """Accept nothing from now on. Safe to repeat."""
+        """Accept no status from now on. Repeated calls do nothing."""
         if self._state_before is None:
             self._state_before = self._state.begin_sending(self._window)
 
     def end(self, sent_at: Moment | None = None, job: Job | None = None) -> None:
-        """Note how it has ended, if it has begun; the arguments as for :meth:`JobState.end_sending`."""
+        """Record the end of a started follow-up. The arguments are those of :meth:`JobState.end_sending`."""
         if self._state_before is not None:
             state_before, self._state_before = self._state_before, None
             self._state.end_sending(state_before, sent_at, job)
@@ -419,9 +417,9 @@ def _is_newer(stamp: Stamp, other_stamp: Stamp) -> bool:
 
 
 class JobStates:
-    """The states of a session's jobs. It keeps jobs with a handle, and jobs with the latest follow-ups.
+    """The states of a session's jobs: those with a handle, and those with the latest follow-ups.
 
-    Of other jobs, it only keeps whether the last look showed their end.
+    Of other jobs, it keeps only whether the last look showed their end.
     """
 
     def __init__(self) -> None:
@@ -446,7 +444,7 @@ class JobStates:
             return state
 
     def remember(self, state: JobState) -> None:
-        """Keep *state*, whose job gets a follow-up, although its handles may go."""
+        """Keep *state* without a handle, because its job gets a follow-up."""
         with self._lock:
             self._final.pop(state.key, None)
             state.noted = False
@@ -455,7 +453,7 @@ class JobStates:
     def note_look(self, state: JobState) -> None:
         """Keep whether the last look at *state* showed its end.
 
-        While a job has neither ended nor was noted to have, there is nothing to keep.
+        Only jobs that have ended, or were recorded as ended, change anything.
         """
         with self._lock:
             self._final.pop(state.key, None)

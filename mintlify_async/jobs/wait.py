@@ -1,7 +1,7 @@
-"""One wait for one job. It decides when it wants to look, which errors to tolerate, and how to end.
+"""One wait for one job. It decides when to poll, which errors to tolerate, and how to end.
 
-A wait is a loop in the caller's own task. It takes no step without the caller, so that cancelling it and a
-timeout around it need no code. In its plainest form it would be::
+A wait is a loop in the caller's own task. It takes no step without the caller, so cancellation and a timeout
+around it need no code. In its simplest form, it would be::
 
     while True:
         job = await get_job()
@@ -9,9 +9,9 @@ timeout around it need no code. In its plainest form it would be::
             return job
         await asyncio.sleep(2.0)
 
-That is not enough. The first ``done`` may be the result of the follow-up before, so ``stale_guard`` has to
+That is not enough. The first ``done`` may be the result of the previous turn, so ``stale_guard`` has to
 accept it. A failed poll must not lose the job, so an outage is tolerated for five minutes. Many waits may
-need the same job, so ``poll_scheduler`` shares the polls and limits how many there are per second.
+need the same job, so ``poll_scheduler`` shares the polls and limits them per second.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from ..http.session_core import Core
 from ..model.job_record import Job
 from ..protocol.calls import get_job_call
 from ..runtime import dates
-from ..settings.poll_policy import NOT_FOUND_SECONDS, SHORTEST
+from ..settings.poll_policy import FIRST, NOT_FOUND_SECONDS, SHORTEST
 from ..settings.retry_policy import TRY_AGAIN_STATUSES
 from .poll_scheduler import scheduler_of
 from .stale_guard import JobState, Look, next_order
 
 TOLERATED_STATUSES: Final = TRY_AGAIN_STATUSES | {429}
-"""Statuses below 500 that do not end a wait at once, but count as an outage like 5xx."""
+"""Statuses below 500 that do not end a wait immediately. They count as an outage, like 5xx."""
 
 
 class JobWait:
     """One wait for one job, with its own deadline. It starts when it is made.
 
     Args:
-        core: That of the session that waits.
+        core: The core of the session.
         state: The state of the job. Other waits may share it.
-        timeout: When to give up, in seconds from now. None means never.
+        timeout: The wait ends after this many seconds. None means no limit.
         on_look: Called after each poll. It must not raise.
     """
 
@@ -70,7 +70,7 @@ class JobWait:
         self._time = asyncio.get_running_loop().time
         self._began = self._looked_at = self._time()
         self._deadline = math.inf if timeout is None else self._began + timeout
-        self._order = next_order()  # looks that started after this wait have higher ones
+        self._order = next_order()  # looks that start after this moment have a higher order
         self._polls = 0
         self._succeeded_at: float | None = None
         self._failing_since: float | None = None
@@ -78,7 +78,7 @@ class JobWait:
         self._last: Job | None = None
 
     async def change(self) -> Job:
-        """Return the next record that differs from the last one; a final one only when it is accepted.
+        """Return the next record that differs from the last one. A final record must be accepted.
 
         Raises:
             JobTimeoutError: The deadline has passed.
@@ -102,22 +102,22 @@ class JobWait:
                 self._tolerate(look, look.error)
             else:
                 self._succeeded_at, self._failing_since, self._error = look.ended, None, None
-            # A final record that is not accepted may be the result of the turn before. If this look hung, the
-            # accepted one may be another look's.
+            # A final record that is not accepted may be the result of the previous turn. While this look was
+            # slow, another look may have got the accepted record.
             result = state.result(self._order)
             job = look.job if result is None else result
             if job is not None and job != self._last and (result is not None or not job.done):
                 self._last = job
                 return job
-        if (result := state.result(self._order)) is not None:  # while this wait's own look hung
+        if (result := state.result(self._order)) is not None:  # of another look, while this one was slow
             return result
         raise self._timed_out()
 
     def _timed_out(self) -> Exception:
         """Return the error of a wait whose deadline has passed.
 
-        It is the error of the last poll if polls have failed for too long, in this wait and the ones before
-        it. So short waits, one after the other, tolerate an outage no longer than a single wait.
+        If polls have failed for too long, in this wait and in the waits before, it is the error of the last
+        poll. So several short waits tolerate an outage no longer than a single wait.
         """
         now, state, last_error = self._time(), self._state, self._error
         failing_for = None
@@ -135,18 +135,18 @@ class JobWait:
         return error
 
     def _due(self) -> float:
-        """Return when the next look is due. The first is due immediately. Later pauses grow."""
+        """Return when the next look is due."""
         if self._polls == 0:
-            return self._began
+            return self._began + FIRST
         delay = self._policy.delay(self._polls, random.random())
         counts_in = self._state.counts_in(self._looked_at)
-        if counts_in is not None:  # the poll at the end of the window is the one that counts
+        if counts_in is not None:  # only the poll at the end of the window can be accepted
             delay = min(delay, max(counts_in, SHORTEST))
         return self._looked_at + delay
 
     def _tolerate(self, look: Look, error: Exception) -> None:
         """If the wait does not tolerate the error of a failed poll, raise it."""
-        # Several waits may raise the error of one poll. Each needs its own traceback.
+        # Several waits may raise the error of the same poll. Each needs its own traceback.
         self._error = error = copy.copy(error) if isinstance(error, MintlifyError) else error
         if isinstance(error, NotFoundError):
             age = self._state.age(look)

@@ -1,4 +1,4 @@
-"""Waits for many jobs, for all of them or for each as it ends. Each wait is a task."""
+"""Waits for many jobs: for all of them, or for each job as it ends. Each wait is a task."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Self
 
 from ..checks import check_wait
 from ..errors import JobTimeoutError, MintlifyError, StateError
-from ..habits import helpful
 from ..model.job_record import Job
 from ..runtime.tasks import end_tasks, start_task
 from ..settings.poll_policy import DEFAULT_TIMEOUT
-from .handle import JobHandle, Steps
+from ..wrong_names import helpful
+from .handle import JobHandle
+from .watch import Steps
 
 
 @helpful
@@ -24,8 +25,8 @@ async def wait_all(
 ) -> list[Job]:
     """Wait for many jobs, and return their records in the order of *jobs*.
 
-    The limits of the session's poll policy apply to all of them together. The first wait that fails ends the
-    others. ``asyncio.gather(*jobs, return_exceptions=True)`` ends none, and returns each error in its place.
+    The limits of the session's poll policy apply to all of them together. The first error ends the other
+    waits. ``asyncio.gather(*jobs, return_exceptions=True)`` ends no wait and returns each error.
 
     Args:
         jobs: The handles.
@@ -49,11 +50,11 @@ def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIME
     """Return an async iterator that yields each handle when its job has ended.
 
     A failed job is yielded like any other. A job whose wait failed (401, 404, no response for five minutes)
-    is also yielded. Check ``job.status`` and ``job.done``, or await the handle to raise the error again. An
-    error that is not a ``MintlifyError`` is raised.
+    is also yielded. Check ``job.status`` and ``job.done``, or await the handle to raise the error again. If a
+    wait fails with an error that is not a ``MintlifyError``, the iterator raises this error.
 
-    ``break`` ends the polling. The end of ``async with as_completed(jobs) as done:`` also ends it, even if a
-    reference cycle keeps the iterator.
+    ``break`` ends the polling. ``async with as_completed(jobs) as done:`` also ends it, even if a reference
+    cycle keeps the iterator alive.
 
     Args:
         jobs: The handles.
@@ -70,7 +71,7 @@ class AsCompleted(Steps[JobHandle]):
     """An async iterator over handles whose jobs have ended; see :func:`as_completed`."""
 
     def __init__(self, handles: list[JobHandle], timeout: float | None) -> None:
-        """Keep *handles*; no poll is made before the first step."""
+        """Store *handles*. The first step makes the first poll."""
         self._handles = handles
         self._timeout = timeout
         self._waits: list[asyncio.Task[Job]] = []
@@ -81,7 +82,7 @@ class AsCompleted(Steps[JobHandle]):
         if not self._waits:
             for handle in self._handles:
                 self._waits.append(start_task(handle.wait(self._timeout, check=False)))
-                # It does not know the iterator, which must not stay alive for the waits.
+                # The callback does not refer to the iterator, so the waits do not keep the iterator alive.
                 self._waits[-1].add_done_callback(partial(self._ends.add, handle))
         if self._left:
             await self._ends.arrived.wait()
@@ -95,7 +96,7 @@ class AsCompleted(Steps[JobHandle]):
         except (JobTimeoutError, StateError):
             raise
         except MintlifyError:
-            pass  # the next wait of the handle raises it
+            pass  # the next wait for the handle raises the error
         self._left -= 1
         return handle
 
@@ -110,13 +111,13 @@ class AsCompleted(Steps[JobHandle]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop polling. Safe to repeat."""
+        """Stop polling. Repeated calls do nothing."""
         await super().aclose()
-        self._ends.arrived.set()  # wakes a step that waits
+        self._ends.arrived.set()  # wakes a waiting step
         await end_tasks(self._waits)
 
     def __del__(self) -> None:
-        """Stop polling when the iteration was left with ``break``."""
+        """Stop polling if the iteration was left with ``break``."""
         for wait in self._waits:
             loop = wait.get_loop()
             if not wait.done() and not loop.is_closed():
@@ -124,26 +125,26 @@ class AsCompleted(Steps[JobHandle]):
 
 
 class Ends:
-    """The handles whose waits are over, with those waits, until they are given out.
+    """The handles whose waits are over, with their waits, until the iterator yields them.
 
     Attributes:
-        arrived: Set while there is one, and for good by code that closes the iterator.
+        arrived: Set while there is such a handle, and permanently by code that closes the iterator.
     """
 
     def __init__(self) -> None:
-        """Start without any."""
+        """Start without handles."""
         self._ends: deque[tuple[JobHandle, asyncio.Task[Job]]] = deque()
         self.arrived = asyncio.Event()
 
     def add(self, handle: JobHandle, wait: asyncio.Task[Job]) -> None:
         """Add *handle* with its *wait*, which is over."""
         if not wait.cancelled():
-            wait.exception()  # retrieved, because nobody steps on after the first error
+            wait.exception()  # mark as retrieved, because no step follows the first error
         self._ends.append((handle, wait))
         self.arrived.set()
 
     def next(self) -> tuple[JobHandle, asyncio.Task[Job]]:
-        """Take the first one."""
+        """Remove the first handle and its wait, and return them."""
         end = self._ends.popleft()
         if not self._ends:
             self.arrived.clear()

@@ -1,1 +1,1 @@
-"""The values of the interface, frozen, read from and written to JSON. No I/O."""
+"""The values of the service's interface: frozen, read from JSON and written to it. No I/O."""

@@ -1,4 +1,4 @@
-"""Context items and a search filter of a question, checked when they are made."""
+"""The context items and the search filter of a question. They are checked when they are made."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _CONTEXT_TYPES: Final = ("code", "textSelection")
 
 @frozen(eq=False, repr=False)
 class ContextItem(WireValue):
-    """Something that the user looks at, for the assistant to consider.
+    """A text that the user looks at, for the assistant to consider.
 
     Args:
         type: ``"code"`` or ``"textSelection"``.
         value: The snippet, or the selected text. It may be empty.
         path: The source file or the page, or None.
-        element_id: The element of the user interface that holds it, or None.
-        extra: Fields that this version does not know. They are also sent.
+        element_id: The element of the user interface that contains the text, or None.
+        extra: Additional fields to send.
 
     Raises:
-        ConfigurationError: Another type, or a field that is not a string.
+        ConfigurationError: *type* is another word, or a field is not a string.
     """
 
     type: Literal["code", "textSelection"]
@@ -56,7 +56,7 @@ class ContextItem(WireValue):
         """Read the JSON object.
 
         Raises:
-            ConfigurationError: It is not such an object.
+            ConfigurationError: *wire* is not a context item.
         """
         return read_argument(cls, wire, "context")
 
@@ -65,9 +65,9 @@ def context_fields(items: Sequence[ContextItem | Mapping[str, Any]]) -> list[dic
     """Return the items of a question's context as the fields that are sent.
 
     Raises:
-        ConfigurationError: It is no list of items, or one of them is invalid.
+        ConfigurationError: *items* is no list of items, or an item is invalid.
     """
-    if isinstance(items, str | Mapping):
+    if isinstance(items, str | Mapping) or not hasattr(items, "__iter__"):
         raise ConfigurationError("context must be a list of ContextItem", field="context")
     return [_item_fields(item, f"context[{index}]") for index, item in enumerate(items)]
 
@@ -78,12 +78,12 @@ def _item_fields(item: ContextItem | Mapping[str, Any], name: str) -> dict[str, 
         return ContextItem.from_wire(wire).to_wire()
     except ConfigurationError as error:
         message, field = str(error), error.field or ""
-    # An item that is read alone calls itself "context".
+    # Errors about a single item name the field "context".
     raise ConfigurationError(message.replace("context", name, 1), field=field.replace("context", name, 1))
 
 
 def _groups(names: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(names, str) or not hasattr(names, "__iter__"):
+    if isinstance(names, str | Mapping) or not hasattr(names, "__iter__"):
         raise ConfigurationError("filter.groups must be a list of strings", field="filter.groups")
     groups = tuple(names)
     for i, group in enumerate(groups):
@@ -93,15 +93,16 @@ def _groups(names: Iterable[str]) -> tuple[str, ...]:
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class SearchFilter(WireValue):
-    """Limits the search behind an answer.
+    """Limits the search for an answer.
 
     Args:
         version: The documentation's version, or None.
         language: The language, or None.
-        groups: User groups whose pages may be used. What the assistant does without groups is not
-            documented. The service's search and page operations then use only public pages, on a protected
-            deployment. Try it on your own site before you rely on it. Groups decide which pages a user may
-            see. Only your program sets them, from its own sign-in: never a web page or a language model.
+        groups: User groups whose pages may be used. The assistant's behavior without groups is not
+            documented. Without groups, the service's search and page operations use only public pages, if the
+            deployment is protected. Try it on your own site before you rely on it. Groups decide which pages
+            a user may see. Only your program sets them, from its own sign-in: never a web page or a language
+            model.
 
     Raises:
         ConfigurationError: A field has another type.
@@ -124,10 +125,10 @@ class SearchFilter(WireValue):
         """Read the JSON object.
 
         Raises:
-            ConfigurationError: It is not such an object, or has a field of another name.
+            ConfigurationError: *wire* is not a search filter, or has an unknown field.
         """
         unknown_names = sorted(set(as_object(wire) or ()) - _FILTER_NAMES)
-        if unknown_names:  # a misspelt name would search everything
+        if unknown_names:  # with a misspelt name, all pages would be searched
             raise ConfigurationError(
                 f"filter has no field {unknown_names[0]!r}", field=f"filter.{unknown_names[0]}"
             )
@@ -141,11 +142,12 @@ def filter_fields(value: SearchFilter | Mapping[str, Any]) -> dict[str, Any]:
     """Return a search filter, or its JSON object, as the fields that are sent.
 
     Raises:
-        ConfigurationError: It is something else.
+        ConfigurationError: *value* is neither a SearchFilter nor a dict, or a known field has another type.
     """
     if isinstance(value, SearchFilter):
         return check_object(value.to_wire(), "filter")
     fields = check_object(value, "filter")
+    SearchFilter(**{name: fields[name] for name in _FILTER_NAMES if fields.get(name) is not None})
     for name in sorted(fields.keys() - _FILTER_NAMES):
         _tell_unknown(name)
     return fields
@@ -153,7 +155,7 @@ def filter_fields(value: SearchFilter | Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=16)
 def _tell_unknown(name: str) -> None:
-    """Log once that a field is not of this version: it may be new, or misspelt."""
+    """Log once that a field of the filter is unknown. It may be new or misspelt."""
     known = ", ".join(sorted(_FILTER_NAMES))
     log.warning(
         "filter: %s is sent, but this version does not know it; it knows %s", printable(repr(name), 40), known

@@ -1,7 +1,7 @@
-"""Agent jobs as the service describes them, with one immutable record per response.
+"""Agent jobs as the service describes them. Each response becomes one immutable record.
 
-Words that the service owns (a status, a model) stay open strings. An optional field of an unforeseen
-type is kept in ``extra``, so that it never makes a job unreadable.
+Words of the service (a status, a model) are plain strings, because new words may come. An optional field of
+an unexpected type is kept in ``extra``, so it never makes a job unreadable.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ import attrs
 from attrs import frozen
 
 from ..errors import UnexpectedResponseError, printable
-from ..habits import helpful
-from .in_models import InModels
+from ..wrong_names import helpful
+from .pydantic_fields import InModels
 from .response_info import ResponseInfo
-from .strict_json import EXCERPT_CHARACTERS, drop_keys, json_safe, mask_keys
+from .secret import drop_keys, mask_keys
+from .strict_json import EXCERPT_CHARACTERS, json_safe
 from .wire_value import EMPTY, UNCOMPARED, Lenient, WireValue, read_value
 
 
 class JobStatus(StrEnum):
-    """The statuses that the service documents. A job may have another one."""
+    """The statuses that the service documents. A job may have another status."""
 
     ACTIVE = "active"
     COMPLETED = "completed"
@@ -39,12 +40,12 @@ TERMINAL_STATES: Final = frozenset({"completed", "archived", "failed"})
 @helpful
 @frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class Source(WireValue):
-    """Where a job reads and writes.
+    """The repository that a job reads and changes.
 
     Args:
         repository: The repository's identifier, or None.
         ref: The reference within it, or None.
-        extra: Everything else that was sent.
+        extra: All additional fields that were sent.
     """
 
     repository: Lenient[str] = None
@@ -53,7 +54,7 @@ class Source(WireValue):
 
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> Source:
-        """Read the JSON object; a field of another type is kept in ``extra``."""
+        """Read the JSON object. A field of another type is kept in ``extra``."""
         return read_value(cls, wire)
 
 
@@ -64,14 +65,14 @@ class Job(WireValue, InModels):
 
     Args:
         id: The job's identifier.
-        status: One of :class:`JobStatus`, or a word that this version does not list.
-        source: The repository that it works on, or None.
+        status: One of :class:`JobStatus`, or a word of a later version.
+        source: The repository of the job, or None.
         model: The model used, or None.
         pr_link: The pull request's URL. None while the job is active, and if no file changed.
-        created_at: When it was created, or None.
-        archived_at: When it was archived, or None.
-        extra: Everything else that the service sent.
-        raw: Status, headers, request id and JSON of the response; not compared, not shown.
+        created_at: When the job was created, or None.
+        archived_at: When the job was archived, or None.
+        extra: All additional fields that the service sent.
+        raw: Status, headers, request id and JSON of the response. Equality and the repr ignore it.
     """
 
     id: str
@@ -83,16 +84,16 @@ class Job(WireValue, InModels):
     archived_at: Lenient[datetime] = None
     extra: Mapping[str, Any] = EMPTY
     raw: ResponseInfo | None = attrs.field(default=None, metadata=UNCOMPARED)
-    # The JSON object that was read: it tells null from absent, and has the dates as the service writes them.
+    # The JSON object that was read. It distinguishes null from absent, and keeps the service's dates.
     _wire: Mapping[str, Any] = attrs.field(default=EMPTY, alias="wire", metadata=UNCOMPARED)
 
     @property
     def done(self) -> bool:
-        """Whether a job ends with this status. An unknown status does not end it."""
+        """Whether a job ends with this status. An unknown status is not final."""
         return self.status in TERMINAL_STATES
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object as it was sent. A record with changed fields is written anew."""
+        """Return the JSON object as the service sent it. If a field was changed, make a new object."""
         if self._wire and read_value(Job, self._wire) == self:
             return cast("dict[str, Any]", json_safe(drop_keys(self._wire)))
         return {**super().to_wire(), "status": str(self.status)}
@@ -102,7 +103,7 @@ class Job(WireValue, InModels):
         """Read the JSON object.
 
         Raises:
-            UnexpectedResponseError: It is not an object, or ``id`` or ``status`` is not a string.
+            UnexpectedResponseError: *wire* is not an object, or ``id`` or ``status`` is not a string.
         """
         return job_without_keys(mask_keys(wire), raw)
 
@@ -114,7 +115,7 @@ class Job(WireValue, InModels):
 
 
 def job_without_keys(wire: object, raw: ResponseInfo | None) -> Job:
-    """Read the JSON object of a job in which no thread's key is left. Raises as :meth:`Job.from_wire`."""
+    """Read the JSON object of a job, from which thread keys were removed. Raises as :meth:`Job.from_wire`."""
     return _read(wire, raw, partial(_not_a_job, wire=wire, raw=raw))
 
 

@@ -1,4 +1,4 @@
-"""A job reference has the data that another process needs to continue a job, as one line of text."""
+"""A job reference: one line of text with the data that another process needs to continue a job."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from attrs import field, frozen
 
 from ..checks import check_field, check_segment, check_text
 from ..errors import ConfigurationError, printable
-from ..habits import helpful
-from .in_models import InModels, object_schema
+from ..wrong_names import helpful
+from .pydantic_fields import InModels, object_schema
 from .strict_json import as_object
 
 __all__ = ["is_reference"]
 
 SCHEME: Final = "mintlify-job"
-"""The beginning of a reference's text."""
+"""The start of a reference's text."""
 
 VERSION: Final = "3"
-"""The version of the text that is written. Version 2, of package version 0.3, is read, too."""
+"""The version that is written. Version 2, from version 0.3 of the package, can also be read."""
 
 Detail = tuple[str, str, str]
-"""A time by the machine's clock, by the service's clock or empty, and a status or empty."""
+"""A time by the machine's clock, the same time by the service's clock or empty, and a status or empty."""
 
 
 def _seconds(text: str) -> float:
@@ -40,12 +40,11 @@ def _seconds(text: str) -> float:
 
 
 class Stamp(NamedTuple):
-    """When something happened, by two clocks, in seconds since 1970.
+    """The time of an event, by two clocks, in seconds since 1970.
 
     Args:
-        at: By the clock of the machine that noted it.
-        date: By the service's clock, from the ``Date`` header of its response. None if there was no such
-            header.
+        at: The time by the clock of the machine that recorded it.
+        date: The time by the service's clock, from the ``Date`` header of the response. None without one.
     """
 
     at: float
@@ -54,11 +53,11 @@ class Stamp(NamedTuple):
 
 @frozen
 class End:
-    """A final status that polls have shown since some moment, without another status between.
+    """A final status that all polls since some moment have shown.
 
     Args:
-        status: The status. Empty if the follow-up was sent before the result of an earlier one was certain.
-        since: When a poll first showed it. With an empty status: when the follow-up was sent.
+        status: The status. Empty if the result of an earlier follow-up was not certain before this one.
+        since: When a poll first showed the status. If it is empty, when the follow-up was sent.
     """
 
     status: str = field(converter=str)
@@ -68,29 +67,29 @@ class End:
 @helpful
 @frozen
 class JobRef(InModels):
-    """Names a job, so that it can be continued elsewhere: ``session.job(ref)``. Contains no secret.
+    """The name of a job, to continue it elsewhere with ``session.job(ref)``. It contains no secret.
 
-    A reference taken after a follow-up also says when that was sent, so that a wait elsewhere does not
-    return an earlier result.
+    A reference that was made after a follow-up also contains the time of the follow-up, so that a wait
+    elsewhere does not return an earlier result.
 
     It can be a field of a pydantic model and the result of a FastAPI handler.
 
-    :meth:`parse` reads ``str(ref)``. The JSON object of :meth:`to_dict` and a pickle contain that text. The
-    text has a version. Two references are equal when they name the same job and the same follow-up.
+    :meth:`parse` reads ``str(ref)``. The JSON object of :meth:`to_dict` and a pickle contain this text. The
+    text has a version. Two references are equal if they name the same job and the same follow-up.
 
     Args:
         project_id: The job's project.
         id: The job's id. It can be any text, because the service does not document its format.
-        created: When the job was created, if it was created by the process that made this reference, or
-            None. A 404 is tolerated for 30 s after it.
-        sent: When the newest follow-up was sent, if its result was not seen yet; else None.
-        was_final: True if a poll had returned a final status before the follow-up was sent. Without a
-            follow-up: before this reference was made.
-        end: The final status that polls have shown since the follow-up, or None.
-        failing: Since when no poll of a wait has succeeded, or None.
+        created: When the job was created, if the process that made this reference created it, else None.
+            For 30 s after this time, a 404 is tolerated.
+        sent: When the newest follow-up was sent, if its result was not read yet; else None.
+        was_final: True if a poll returned a final status before the follow-up was sent, or, without a
+            follow-up, before this reference was made.
+        end: The final status of all polls since the follow-up, or None.
+        failing: The time since which all polls of waits failed, or None.
 
     Raises:
-        ConfigurationError: *project_id* is not an identifier, or *id* is not a text that a path can name.
+        ConfigurationError: *project_id* is not an identifier, or no path can contain *id*.
     """
 
     project_id: str = field(validator=check_field(check_segment))
@@ -103,14 +102,14 @@ class JobRef(InModels):
 
     @property
     def awaiting_turn(self) -> bool:
-        """Whether a follow-up was sent whose result was not seen yet."""
+        """Whether a follow-up was sent whose result was not read yet."""
         return self.sent is not None
 
     def __str__(self) -> str:
-        """Return one word, such as ``mintlify-job:3:docs:job_1:final:8f3a09bc``.
+        """Return the text in one word, such as ``mintlify-job:3:docs:job_1:final:8f3a09bc``.
 
-        It has letters, digits, ``.``, ``_``, ``-`` and ``:`` only. So a shell, a URL path, a cookie, a file
-        name and a cell of a table keep it as it is.
+        It contains only letters, digits, ``.``, ``_``, ``-`` and ``:``. So a shell, a URL path, a cookie, a
+        file name and a cell of a table do not change it.
         """
         details = ["final"] if self.was_final else []
         for name, stamp in (("created", self.created), ("sent", self.sent), ("failing", self.failing)):
@@ -126,7 +125,7 @@ class JobRef(InModels):
 
     @classmethod
     def parse(cls, text: str) -> JobRef:
-        """Return the reference whose text is *text*.
+        """Return the reference with the text *text*.
 
         Raises:
             ConfigurationError: *text* is not a reference, was cut or changed, or has another version.
@@ -166,10 +165,10 @@ class JobRef(InModels):
 
     @classmethod
     def from_dict(cls, stored: object) -> JobRef:
-        """Return the reference that :meth:`to_dict` has written.
+        """Return the reference from the result of :meth:`to_dict`.
 
         Raises:
-            ConfigurationError: *stored* is not such an object. As :meth:`parse`.
+            ConfigurationError: *stored* is not a result of ``to_dict``, or the reference in it is invalid.
         """
         fields = as_object(stored) or {}
         if "ref" not in fields and isinstance(fields.get("project_id"), str):
@@ -190,10 +189,10 @@ class JobRef(InModels):
 
     @classmethod
     def of(cls, target: object, project_id: str | None) -> JobRef:
-        """Return *target* as a reference: itself, its text, or a bare job id in *project_id*.
+        """Return *target* as a reference. It may be a reference, its text, or a job id in *project_id*.
 
         Raises:
-            ConfigurationError: *target* is invalid, or a bare id without a project.
+            ConfigurationError: *target* is invalid, or is a job id without a project.
         """
         if isinstance(target, JobRef):
             return target
@@ -214,10 +213,10 @@ class JobRef(InModels):
 
 
 def job_id_in(text: object, name: str) -> str:
-    """Return the job's id of *text*, which is the text of a reference, or an id.
+    """Return the job's id in *text*, which is a reference's text or an id.
 
     Raises:
-        ConfigurationError: *text*, the argument *name*, is neither, or is a reference of another version.
+        ConfigurationError: *text* is neither, or is a reference of another version. The error has *name*.
     """
     if is_reference(text):
         return JobRef.parse(text).id
@@ -239,7 +238,7 @@ def _has_a_name(text: str) -> bool:
 
 
 def _escaped(text: str) -> str:
-    """Return *text* in letters, digits, ``_``, ``-`` and ``.``; a dot begins a byte as two hex digits."""
+    """Return *text* in letters, digits, ``_``, ``-`` and ``.``. A dot and two hex digits stand for a byte."""
     quoted = quote(text, safe="", errors="surrogatepass")
     return quoted.replace(".", "%2E").replace("~", "%7E").replace("%", ".")
 
@@ -254,7 +253,7 @@ def _unquoted(text: str) -> str:
 
 def _times_text(stamp: Stamp) -> str:
     times = (repr(stamp.at), "" if stamp.date is None else repr(stamp.date))
-    return "_".join(times).replace("+", "")  # 1e+16 is 1e16
+    return "_".join(times).replace("+", "")  # writes 1e+16 as 1e16
 
 
 def _read_3(project_id: str, job_id: str, *details: str) -> tuple[str, str, dict[str, Detail]]:
@@ -280,12 +279,12 @@ _READERS: Final[Mapping[str, Callable[..., tuple[str, str, dict[str, Detail]]]]]
 
 
 def is_reference(text: object) -> TypeGuard[str]:
-    """Return whether *text* begins like the text of a reference."""
+    """Return whether *text* starts like the text of a reference."""
     return isinstance(text, str) and text.strip().startswith(f"{SCHEME}:")
 
 
 def _checksum(text: str) -> str:
-    # Detects a text that was cut: it could lose the part that says when a follow-up was sent.
+    # Detects a text that was cut. Without this check, it could lose the time of a follow-up.
     return f"{zlib.crc32(text.encode('ascii', 'replace')):08x}"
 
 
@@ -297,7 +296,7 @@ def _broken(reference: Any, problem: str) -> ConfigurationError:
 
 
 def _other_version(reference: object, version: str, names: Sequence[object]) -> ConfigurationError:
-    """Return the error for a reference of another package version. *names* start with project and job."""
+    """Return the error for a reference of another version. *names* starts with the project and the job."""
     problem = f"it has version {printable(version)!r}; this package reads {' and '.join(_READERS)}"
     if version == "1" and len(names) > 1:
         job = ", ".join(printable(repr(_unquoted(str(name))), 80) for name in names[:2])

@@ -1,4 +1,4 @@
-"""The four operations of the interface, and everything in which they differ."""
+"""The four operations of the interface, and all differences between them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ class Operation:
     """One operation of the service.
 
     Args:
-        name: Its name, in logs, errors and traces.
+        name: The name in logs, errors and traces.
         method: The HTTP method.
-        key: Which key it needs.
+        key: The kind of key that the operation needs.
         accept: The ``Accept`` header.
-        limit: Which field of ``Timeouts`` limits all of it.
-        streams: Whether the answer is a stream of events. Otherwise it is a job.
-        costs: What a second sending would start and charge: ``"the job"``, say. Nothing if it is empty.
-        counted: Whether a quota counts it.
-        resend: Whether it is sent again although it may have been accepted: always, never, or if the user
-            has chosen to.
+        limit: The field of ``Timeouts`` that limits the complete operation.
+        streams: Whether the response is a stream of events. Otherwise it is a job.
+        costs: The thing that a second request would start and charge, such as ``"the job"``. Empty if none.
+        counted: Whether a quota counts the operation.
+        resend: Whether a request that may have been accepted is sent again: always, never, or by choice.
     """
 
     name: OperationName
@@ -42,7 +41,7 @@ class Operation:
         return self.name
 
 
-# Strategy: each difference between the requests is a field, and the code that sends them reads that field. A
+# Each difference between the requests is a field, and the code that sends the requests reads that field. A
 # fifth operation is one more entry here, with a path in ``Assumptions`` and a limit of the quota.
 
 CREATE_JOB: Final = Operation(name="create_job", costs="the job")  # interface 4.1
@@ -58,7 +57,7 @@ ASK: Final = Operation(  # interface 4.3
     resend="by choice",
 )
 
-# Interface 4.4: the set has a gap, because no operation reads a job. That this one does is an assumption.
+# Interface 4.4: no documented operation reads a job. That this GET does is an assumption.
 GET_JOB: Final = Operation(name="get_job", method="GET", counted=False, resend="always")
 
 OPERATIONS: Final[Mapping[str, Operation]] = {

@@ -17,7 +17,7 @@ _HIDDEN_HEADERS: Final = frozenset({"x-thread-key", "set-cookie", "authorization
 
 
 def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return *headers* with names in lower case. Of repeated headers, the first counts."""
+    """Return *headers* with names in lower case. Of repeated headers, the first is used."""
     lowered: dict[str, str] = {}
     for name, value in headers.items():
         lowered.setdefault(name.lower(), value)
@@ -25,15 +25,15 @@ def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 class Headers(Mapping[str, str]):
-    """The headers of a response, read-only and found in any case.
+    """The headers of a response. They are read-only, and names are found in upper and lower case.
 
-    Of repeated headers, the first counts. ``X-Thread-Key``, the header named *hidden* and cookies are masked.
+    Of repeated headers, the first is used. The thread's key, the header *hidden* and cookies are masked.
     """
 
     __slots__ = ("_fields", "_hidden")
 
     def __init__(self, headers: Mapping[str, str] = EMPTY, hidden: str = "") -> None:
-        # aiohttp's are found in any case. They are kept as they came, because few are ever read.
+        # aiohttp's headers ignore case. They are kept without a copy, because few are ever read.
         self._fields = headers if isinstance(headers, CIMultiDictProxy) else lower_headers(headers)
         self._hidden = hidden
 
@@ -74,10 +74,10 @@ class ResponseInfo(WireValue):
 
     Args:
         status: The HTTP status.
-        headers: The headers, names in lower case; read-only.
+        headers: The headers, with names in lower case; read-only.
         request_id: The service's id of the request, or None.
-        attempts: How often the request was sent until this response.
-        body: The JSON text of a job's record, in UTF-8; empty for other responses. Not compared, not shown.
+        attempts: How many times the request was sent, up to this response.
+        body: The JSON text of a job's record, in UTF-8, else empty. Equality and the repr ignore it.
     """
 
     status: int
@@ -88,7 +88,7 @@ class ResponseInfo(WireValue):
 
     @property
     def json(self) -> Any:
-        """The JSON value of :attr:`body` as it came, parsed again each time, or None where it is empty."""
+        """The JSON value of :attr:`body`, parsed again each time. None if the body is empty."""
         return decode_json(self.body.decode()) if self.body else None
 
     def to_wire(self) -> dict[str, Any]:

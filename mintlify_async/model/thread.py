@@ -1,6 +1,6 @@
-"""Threads: a conversation at the service, by its id and its secret key.
+"""Threads: a conversation at the service, with its id and its secret key.
 
-The key shows in no repr and no pickle.
+No repr and no pickle contains the key.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ _NO_FIELD: Final = (
 
 
 class Thread:
-    """Names a conversation at the service: its id, and the key that opens it.
+    """A conversation at the service: its id, and the key that gives access to it.
 
-    The key is a secret that the service sends once, with the first answer. If a later message names the
-    thread without the key, the service answers 404. Keep both: :meth:`to_json` writes a thread as JSON,
-    :meth:`from_json` reads it. The repr does not show the key, and **pickling drops it on purpose**, since
-    pickles end up in logs and queues. Copying keeps it.
+    The key is a secret that the service sends once, with the first answer. If a later message has the
+    thread's id without the key, the service responds with 404. Store both: :meth:`to_json` writes a thread as
+    JSON, :meth:`from_json` reads it. The repr does not show the key. **Pickling drops the key on purpose**,
+    because pickles often get into logs and queues. Copying keeps the key.
 
     Args:
         id: The thread's id.
         key: The thread's key, or None.
 
     Raises:
-        ConfigurationError: The id is empty, or one of them is not a string.
+        ConfigurationError: *id* is empty, or *id* or *key* is not a string.
     """
 
     __slots__ = ("_id", "_key")
 
     def __init__(self, id: str, key: str | None = None) -> None:
         given = cast(object, hidden(key))
-        del key  # frames show their locals
+        del key  # a traceback can show the locals of a frame
         self._id = check_text(id, "thread.id")
         if given is not None and not isinstance(given, str):
             raise ConfigurationError(
@@ -52,17 +52,17 @@ class Thread:
 
     @classmethod
     def of(cls, value: object) -> Thread | None:
-        """Return *value* as a thread: itself, None, or a thread of which it is the id.
+        """Return *value* as a thread. It may be a thread, None, or a thread's id.
 
         Raises:
-            ConfigurationError: It is something else, or its id was copied with blanks or quotation marks.
+            ConfigurationError: *value* is another object, or its id was copied with blanks or quotes.
         """
+        if value is None:
+            return None
         thread = value
         if isinstance(value, str) and value.strip() and not value.lstrip().startswith(("{", "Thread(")):
             thread = cls(value)
-        if thread is None:
-            return None
-        if not isinstance(thread, Thread):  # the JSON of a thread would be sent as its id, and shown
+        if not isinstance(thread, Thread):  # a stored thread's JSON would be sent as an id, and shown
             raise ConfigurationError(
                 f"thread must be a Thread, a thread's id, or None; got {type(value).__name__}. "
                 "Pass answer.thread, or Thread.from_json(…) of a stored one",
@@ -92,7 +92,7 @@ class Thread:
         return hash((Thread, self._id))
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_key"):  # a traceback shows a thread whose arguments were refused
+        if not hasattr(self, "_key"):  # a traceback shows the repr of a thread whose arguments were refused
             return "<Thread without id>"
         return f"Thread(id={self._id!r}, key={MASK!r})" if self._key else f"Thread(id={self._id!r})"
 
@@ -107,27 +107,27 @@ class Thread:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> NoReturn:
-        """Refuse to be a field of a pydantic model, or the result of a FastAPI handler."""
+        """Raise an error, because a pydantic model would write the key."""
         raise TypeError(_NO_FIELD)
 
     if not TYPE_CHECKING:
 
         def keys(self):
-            """Refuse ``dict(thread)``, with which FastAPI writes the result of a handler."""
+            """Raise an error, because FastAPI writes a handler's result with ``dict()``."""
             raise TypeError(_NO_FIELD)
 
     def to_dict(self) -> dict[str, str]:
-        """Return ``threadId`` and ``threadKey``, if there is one. The key is in plain text."""
+        """Return ``threadId``, and ``threadKey`` if there is a key. The key is in plain text."""
         return {"threadId": self._id} if self._key is None else {"threadId": self._id, "threadKey": self._key}
 
     to_wire = to_dict
 
     @classmethod
     def from_dict(cls, stored: object) -> Thread:
-        """Read what :meth:`to_dict` returned.
+        """Read the result of :meth:`to_dict`.
 
         Raises:
-            ConfigurationError: It is not an object with a ``threadId``.
+            ConfigurationError: *stored* is not an object with a ``threadId``.
         """
         fields = as_object(stored)
         if fields is None:
@@ -142,10 +142,10 @@ class Thread:
 
     @classmethod
     def from_json(cls, stored: str) -> Thread:
-        """Read what :meth:`to_json` returned.
+        """Read the result of :meth:`to_json`.
 
         Raises:
-            ConfigurationError: It is not a JSON object with a ``threadId``.
+            ConfigurationError: *stored* is not a JSON object with a ``threadId``.
         """
         try:
             fields: object = json.loads(stored)
@@ -155,5 +155,5 @@ class Thread:
 
 
 def thread_is_lost(error: MintlifyError) -> bool:
-    """Return whether *error*, of a question in a thread, says that the service has lost the thread (404)."""
+    """Return whether *error*, from a question in a thread, means that the service lost the thread (404)."""
     return isinstance(error, NotFoundError)

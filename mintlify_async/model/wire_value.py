@@ -1,9 +1,9 @@
-"""Values that are sent to or received from the service: frozen classes, read and written by cattrs' hooks.
+"""Values that are sent to or received from the service: frozen classes, which cattrs' hooks read and write.
 
-The annotation of a field is its schema: a field without a default is required, and its name in JSON
-is the field's in camelCase. Nothing is coerced. Fields that a class does not know are kept in ``extra``.
-Null in an optional field counts as absent. Where null has a meaning, the field is of type ``Any`` and
-:data:`MISSING` says that it was absent.
+The annotation of a field is its schema. A field without a default is required. The name in JSON is the
+field's name in camelCase. Nothing is coerced. Unknown fields are kept in ``extra``. Null in an optional field
+counts as absent. If null has a meaning, the field has the type ``Any``, and :data:`MISSING` means that the
+field was absent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import (
     Any,
     Final,
     Literal,
-    NamedTuple,
     TypeAlias,
     TypeVar,
     cast,
@@ -31,11 +30,12 @@ from typing import (
 import attrs
 
 from ..errors import ConfigurationError
-from .strict_json import DecodeProblem, drop_keys, json_safe, mask_keys, whole_characters
+from .secret import drop_keys, mask_keys
+from .strict_json import DecodeProblem, json_safe, whole_characters
 
 if TYPE_CHECKING:
-    # Imported here, because importing cattrs takes a tenth of the time of importing aiohttp, and a program
-    # that only imports this package, or a page that shows its help, needs neither.
+    # Imported only for types, because importing cattrs takes a tenth of the time of importing aiohttp. A
+    # program that only imports this package, or prints its help, needs neither.
     from cattrs import Converter
 
 _T = TypeVar("_T")
@@ -44,7 +44,7 @@ _NULL_TOO: Final = "null counts as a value of another type"
 _MASKED: Final = "thread keys are masked when read, and dropped when written"
 
 ProviderMetadata: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""What a model's provider adds: one object per provider."""
+"""Additional data of a model's provider: one object for each provider."""
 
 JSONObject: TypeAlias = Mapping[str, Any]
 """A JSON object."""
@@ -53,23 +53,23 @@ Objects: TypeAlias = Sequence[Mapping[str, Any]]
 """A JSON array of objects."""
 
 Lenient: TypeAlias = Annotated[_T | None, _LENIENT]
-"""An optional field in which a value of another type is no error: it is kept in ``extra``."""
+"""An optional field. A value of another type is no error, and is kept in ``extra``."""
 
-# The AI SDK's schema of the stream does not have this field, so nothing in it may end an answer.
+# The AI SDK's schema of the stream does not have this field, so a wrong value must not end an answer.
 ThreadId: TypeAlias = Annotated[str | None, _LENIENT, _NULL_TOO]
-"""A thread's id, or None; anything but a string, null included, is kept in ``extra``."""
+"""A thread's id, or None. Any value that is not a string, including null, is kept in ``extra``."""
 
 LenientText: TypeAlias = Annotated[str, _LENIENT]
-"""A text with a default, which stands for null and for a value of another type, too."""
+"""A string field with a default. Null or a value of another type gives the default."""
 
 MaskedJSON: TypeAlias = Annotated[Any, _MASKED]
-"""Any JSON value; a thread's key in it is masked."""
+"""Any JSON value. A thread's key in it is masked."""
 
 LOCAL: Final = {"local": True}
 """Metadata of a field that is not a field of the JSON object."""
 
 UNCOMPARED: Final = {"local": True, "uncompared": True}
-"""Metadata of a field that also counts neither for equality nor for the repr."""
+"""Metadata of a field that equality and the repr ignore. It is not in the JSON object."""
 
 
 class Missing(Enum):
@@ -87,34 +87,34 @@ class Missing(Enum):
 
 
 MISSING: Final = Missing.MISSING
-"""Says that a field was absent, where ``None`` means that it was ``null``."""
+"""The value of a field that was absent. ``None`` means that the field was ``null``."""
 
 EMPTY: Final[Mapping[str, Any]] = {}
-"""The ``extra`` of a value that has none. Shared: never write to it."""
+"""The ``extra`` of a value without additional fields. It is shared, so never change it."""
 
 
 class WireValue:
-    """Base of the package's values, with equality by fields and a short repr."""
+    """Base of the package's values. Equality compares the fields, and the repr is short."""
 
-    # Subclasses are attrs classes without attrs' own __eq__ and __repr__: about fifty are made when
-    # the package is imported, and each takes 0.15 ms instead of 0.37. They are without slots, because attrs
-    # makes a frozen object with a dictionary in less time, and each event and each poll makes some.
+    # Subclasses are attrs classes without attrs' own __eq__ and __repr__. About fifty are made when the
+    # package is imported, and each takes 0.15 ms instead of 0.37. They have no slots, because attrs makes a
+    # frozen object with a dictionary faster, and each event and each poll makes some.
 
     __slots__ = ("__weakref__",)
 
     def _fields(self) -> Iterator[tuple[str, Any]]:
-        """Yield the name and the content of each field that counts for equality."""
+        """Yield the name and the value of each field that equality compares."""
         for name in _compared_names(cast("Any", type(self))):
-            yield name, getattr(self, name, MISSING)  # a traceback shows values whose making failed
+            yield name, getattr(self, name, MISSING)  # a traceback shows values that were not completely made
 
     def __eq__(self, other: object) -> bool:
-        """Compare field by field with another value of the same class."""
+        """Compare all fields with another value of the same class."""
         if other.__class__ is not self.__class__:
             return NotImplemented
         return all(getattr(other, name) == content for name, content in self._fields())
 
     def __hash__(self) -> int:
-        """Hash the fields; a value that holds dicts or lists cannot be hashed."""
+        """Hash the fields. A value that contains dicts or lists cannot be hashed."""
         return hash(
             (type(self), *(content for name, content in self._fields() if name != "extra" or content))
         )
@@ -125,8 +125,8 @@ class WireValue:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the object as valid JSON. Thread keys are left out; infinity and NaN become None."""
-        return cast("dict[str, Any]", load_converter().unstructure(self))
+        """Return the object as valid JSON, without thread keys. Infinity and NaN become None."""
+        return _writer_of(cast("Any", type(self)))(self)
 
 
 ValueT = TypeVar("ValueT", bound=WireValue)
@@ -143,17 +143,17 @@ def _attributes(cls: type[Any]) -> tuple[attrs.Attribute[Any], ...]:
 @cache
 def _compared_names(cls: type) -> tuple[str, ...]:
     names = [field.name for field in _attributes(cls) if not field.metadata.get("uncompared")]
-    return tuple(sorted(names, key="extra".__eq__))  # extra last
+    return tuple(sorted(names, key="extra".__eq__))  # extra comes last
 
 
 def without_halves(content: _T) -> _T:
-    """Return *content* with U+FFFD in place of each half of a surrogate pair, also in names.
+    """Return *content* with each lone surrogate replaced by U+FFFD, also in names.
 
     Args:
         content: A JSON value, or a value of this package, whose fields may be such values.
 
     Returns:
-        The same object when there is no half in it.
+        The same object, if it contains no lone surrogate.
     """
     value: Any = content
     cleaned: Any = value
@@ -185,17 +185,17 @@ def read_value(
     error: Callable[[str], Exception] = DecodeProblem,
     **local_arguments: Any,
 ) -> ValueT:
-    """Return the *cls* that the JSON object *content* describes.
+    """Return the value of class *cls* from the JSON object *content*.
 
     Args:
         cls: The class.
-        content: The object. It is not changed, and may be shared with the value.
-        error: Makes the exception that is raised in place of a DecodeProblem, of its words.
-        **local_arguments: Arguments of the class for fields that do not come from the object.
+        content: The JSON object. It is not changed, and the value may refer to it.
+        error: Takes the message of a DecodeProblem, and returns the exception to raise instead.
+        **local_arguments: Arguments of the class for fields that are not in the JSON object.
 
     Raises:
-        DecodeProblem: It is not an object, or a field is missing or of another type. The message
-            goes on where the caller's name for the object ends: ``.url is missing``.
+        DecodeProblem: *content* is not an object, or a field is missing or has another type. The message
+            continues the caller's name of the object, as in ``.url is missing``.
     """
     kind: Any = cls
     try:
@@ -203,21 +203,26 @@ def read_value(
         return value
     except DecodeProblem as fault:
         problem = str(fault)
-    # Raised outside of the block: frames hold data that is not masked, and must not become the context.
+    # Raised outside the block: frames contain data that is not masked, and must not become the context.
     raise error(problem)
 
 
 @cache
 def _reader_of(cls: type[Any]) -> Callable[..., Any]:
-    # Called directly: a hook that ``structure`` calls takes no further fields.
+    # Called directly, because a hook that ``structure`` calls takes no additional arguments.
     return load_converter().get_structure_hook(cls)
 
 
+@cache
+def _writer_of(cls: type[Any]) -> Callable[[Any], dict[str, Any]]:
+    return load_converter().get_unstructure_hook(cls)
+
+
 def read_argument(cls: type[ValueT], content: object, where: str, **local_arguments: Any) -> ValueT:
-    """Return the *cls* in an argument of the caller's, called *where*.
+    """Return the value of class *cls* from a caller's argument with the name *where*.
 
     Raises:
-        ConfigurationError: As :func:`read_value`; it names the field.
+        ConfigurationError: As for :func:`read_value`. The error names the field.
     """
 
     def error(problem: str) -> ConfigurationError:
@@ -229,13 +234,13 @@ def read_argument(cls: type[ValueT], content: object, where: str, **local_argume
 @cache
 def load_converter() -> Converter:
     """Return the converter of all values. The first call imports cattrs, which takes about 15 ms."""
-    # Imported here, because importing cattrs takes a tenth of the time of importing aiohttp, and a program
-    # that only imports this package, or a page that shows its help, needs neither.
+    # Imported here, because importing cattrs takes a tenth of the time of importing aiohttp. A program that
+    # only imports this package, or prints its help, needs neither.
     from cattrs import Converter
 
     converter = Converter()
     for kind, hook in _HOOKS.items():
-        if isinstance(kind, type):  # cattrs looks at hooks of classes first, and has its own for these
+        if isinstance(kind, type):  # cattrs checks hooks of classes first, and has its own for these
             converter.register_structure_hook(kind, hook)
         else:
             converter.register_structure_hook_func(_is(kind), hook)
@@ -273,11 +278,11 @@ def _as_it_is(content: Any, _: object) -> Any:
 
 
 _OBJECT: Final = (dict, Mapping)
-"""What a JSON object may be. First ``dict``: to ask for the abstract class takes five times as long."""
+"""The types of a JSON object. ``dict`` first, because a check of the abstract class is five times as slow."""
 
 
 def _strict(*classes: type, what: str, inside: Callable[[Any], Iterable[Any]] | None = None) -> _Hook:
-    """Return a hook that takes instances of *classes*, in which all values *inside* are objects."""
+    """Return a hook that accepts instances of *classes*. All values *inside* them must be objects."""
 
     def read(content: Any, _: object) -> Any:
         if isinstance(content, classes) and (
@@ -295,10 +300,10 @@ def _number(*classes: type, what: str) -> _Hook:
 
 
 def read_instant(content: Any, _: object = None) -> datetime:
-    """Return the time in ISO 8601 text. Without a zone it is in UTC.
+    """Return the time of an ISO 8601 text. A time without a zone is in UTC.
 
     Raises:
-        DecodeProblem: It is not such a text.
+        DecodeProblem: *content* is not such a text.
     """
     try:
         instant = datetime.fromisoformat(content)
@@ -311,7 +316,7 @@ def read_instant(content: Any, _: object = None) -> datetime:
 
 _objects: Final = _strict(*_OBJECT, what="an object of objects", inside=lambda content: content.values())
 
-# cattrs' own hooks coerce: null into a string gives "None", and "false" into a flag gives True.
+# cattrs' own hooks coerce values: null becomes the string "None", and "false" becomes the flag True.
 _HOOKS: Final[Mapping[Any, _Hook]] = {
     str: _strict(str, what="a string"),
     bool: _strict(bool, what="true or false"),
@@ -323,18 +328,19 @@ _HOOKS: Final[Mapping[Any, _Hook]] = {
     datetime: read_instant,
     MaskedJSON: lambda content, _: mask_keys(content),
     Any: _as_it_is,
-    tuple[str, ...]: _as_it_is,  # checked by the class that has it
+    tuple[str, ...]: _as_it_is,  # the class with this field checks it
 }
 
 
 def instant_text(instant: datetime) -> str:
-    """Return *instant* as JavaScript writes it, in microseconds where milliseconds are not enough."""
+    """Return *instant* as JavaScript writes it, with microseconds if milliseconds are not exact."""
     precise = "milliseconds" if instant.microsecond % 1000 == 0 else "microseconds"
     return instant.isoformat(timespec=precise).replace("+00:00", "Z")
 
 
-class _Field(NamedTuple):
-    """A field of a class that is also a field of its JSON object."""
+@attrs.frozen
+class _Field:
+    """A field of a class that is also a field of the JSON object."""
 
     name: str
     wire: str
@@ -344,12 +350,12 @@ class _Field(NamedTuple):
     null_is_absent: bool
     lenient: bool
     plain: type | None
-    """The class whose instances need no hook, or None: a call less for most fields."""
+    """The class whose instances need no hook, or None. It saves a call for most fields."""
 
 
 def wire_fields(cls: type[Any]) -> Iterator[_Field]:
     """Yield the fields of *cls* that are also fields of its JSON object."""
-    # Not attrs' ``field.type``: it is text until some other code calls ``attrs.resolve_types``.
+    # Not attrs' ``field.type``, which is a string until other code calls ``attrs.resolve_types``.
     hints = get_type_hints(cls, include_extras=True)
     for field in _attributes(cls):
         if field.name == "extra" or field.metadata.get("local"):
@@ -373,17 +379,17 @@ def wire_fields(cls: type[Any]) -> Iterator[_Field]:
 
 
 def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
-    """Return the function that reads the JSON object of a *cls*."""
-    # Not one that cattrs generates: such a function names no field, and a misfit of a lenient field ends it.
+    """Return the function that reads the JSON object of class *cls*."""
+    # Not a function from cattrs, because it names no field and fails on a wrong value of a lenient field.
     fields = {field.wire: field for field in wire_fields(cls)}
     hooks = {field.wire: converter.get_structure_hook(field.kind) for field in fields.values()}
     required = {field.name: field.wire for field in fields.values() if field.required}
     keeps_extra = hasattr(attrs.fields(cls), "extra")
-    # The type on the wire has chosen the class; a class without a type keeps a field of that name.
+    # The type on the wire has selected the class. A class without a type keeps a field with this name.
     ignored = {"type"} - fields.keys() if hasattr(cls, "type") else set[str]()
 
     def read(content: Any, _: object, local_arguments: Mapping[str, Any] = EMPTY) -> Any:
-        sent_fields: Mapping[str, Any] = content  # not narrowed to an object of unknown values
+        sent_fields: Mapping[str, Any] = content  # without narrowing to unknown types
         if not isinstance(content, _OBJECT):
             raise DecodeProblem(" must be an object")
         values = {**local_arguments}
@@ -420,7 +426,7 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
 
 
 def _writer(converter: Converter, cls: type[Any]) -> Callable[[Any], dict[str, Any]]:
-    """Return the function that writes a *cls* as a JSON object."""
+    """Return the function that writes a value of class *cls* as a JSON object."""
     from cattrs.gen import make_dict_unstructure_fn, override
 
     overrides: dict[str, Any] = {field.name: override(omit=True) for field in _attributes(cls)}
@@ -428,7 +434,7 @@ def _writer(converter: Converter, cls: type[Any]) -> Callable[[Any], dict[str, A
         overrides[field.name] = override(
             rename=field.wire,
             unstruct_hook=converter.get_unstructure_hook(field.kind),
-            omit_if_default=not isinstance(field.default, str),  # a text stands for itself
+            omit_if_default=not isinstance(field.default, str),  # texts are always written
         )
     generated = make_dict_unstructure_fn(cls, converter, _cattrs_use_linecache=False, **overrides)
     has_type = hasattr(cls, "type") and "type" not in overrides

@@ -1,1 +1,1 @@
-"""Requests made from checked arguments, and responses and refusals that are read. No I/O."""
+"""Makes requests from checked arguments, and reads responses and refusals. No I/O."""

@@ -1,4 +1,4 @@
-"""The requests of the four operations. Each is a :class:`Call`, made from checked arguments."""
+"""The requests of the four operations. Each request is a :class:`Call`, made from checked arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, TypedDict, Unpack
 from urllib.parse import quote
 
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field
 
 from ..checks import (
     check_current_path,
@@ -35,7 +35,7 @@ from ..settings.options import Options, Timeouts
 
 
 class RequestOptions(TypedDict, total=False):
-    """Options of every request but a poll. Without an option, the session's applies."""
+    """Options of every request except a poll. If an option is missing, the session's option is used."""
 
     timeout: float | None
     headers: Mapping[str, str] | None
@@ -43,7 +43,7 @@ class RequestOptions(TypedDict, total=False):
 
 
 class TurnOptions(RequestOptions, total=False):
-    """Options of one question; ``session.ask`` explains each."""
+    """Options of one question. ``session.ask`` documents each option."""
 
     retrieval_page_size: float | Missing | None
     filter: SearchFilter | Mapping[str, Any] | None
@@ -52,14 +52,13 @@ class TurnOptions(RequestOptions, total=False):
 
 
 class AskOptions(TurnOptions, total=False):
-    """All options of ``session.ask``: a conversation sets these three."""
+    """All options of ``session.ask``. A conversation sets the following three itself."""
 
     thread: Thread | str | None
     fp: str | None
     domain: str | None
 
 
-_ASK_OPTIONS = AskOptions.__optional_keys__
 _TURN_OPTIONS = TurnOptions.__optional_keys__
 _OF_CONVERSATION = {
     "fp": "session.conversation(fp=…) names the user: make one conversation for each user",
@@ -69,31 +68,30 @@ _OF_CONVERSATION = {
 
 
 SHORTEST_SECONDS = 0.001
-"""The time of a call whose limit is over already."""
+"""The time of a call whose limit has already passed, in seconds."""
 
 
-@frozen(kw_only=True, eq=False, slots=False)  # made for each question: see WireValue
+@define(kw_only=True, eq=False)  # not frozen, because each question makes one in half the time
 class Call:
-    """One request, with everything but the key and the host.
+    """One request, without the key and the host.
 
     Args:
-        operation: Which of the four it is.
+        operation: The operation.
         path: The path, percent-encoded.
-        route: The path's template, which is what logs show.
-        timeouts: The limits of its steps.
-        seconds: Limits all of it: a complete answer to a question, or an agent request with its attempts and
-            pauses. Infinity is no limit.
-        limited: Whether the caller has set this limit, with ``timeout=``. Then it limits the waits for a slot
-            of a quota, too.
-        headers: Further headers.
+        route: The template of the path. Logs show it.
+        timeouts: The limits of the request's steps.
+        seconds: The limit of the complete call: of an answer to a question, or of an agent request with all
+            attempts and pauses. Infinity means no limit.
+        limited: Whether the caller set this limit with ``timeout=``. Then it also limits waits for a slot.
+        headers: Additional headers.
         body: The JSON body, or None.
-        project_id: For the agent operations.
-        job_id: For the operations on a job.
-        domain: For a question.
+        project_id: The project of an agent operation.
+        job_id: The job of an operation on a job.
+        domain: The domain of a question.
         thread: The thread that a question continues, if any.
-        fp: The user of a question, as he is sent.
+        fp: The user of a question, as the service gets it.
         prompt: The prompt of an agent job.
-        extra_body: The fields of the body that are not the interface's.
+        extra_body: The fields of the body that the interface does not document.
         messages: The messages of a question.
     """
 
@@ -116,7 +114,7 @@ class Call:
 
     @property
     def text(self) -> str:
-        """The text of a question: that of the last message of a user."""
+        """The text of a question, which is the text of the user's last message."""
         return next((message.text for message in reversed(self.messages) if message.role == "user"), "")
 
     @property
@@ -126,16 +124,16 @@ class Call:
 
     @property
     def request_seconds(self) -> float:
-        """The limit of the request, without the waits for a slot. *timeouts* has it."""
+        """The limit of the request without the waits for a slot, from *timeouts*, in seconds."""
         limit: float | None = getattr(self.timeouts, self.operation.limit)
         return math.inf if limit is None else limit
 
     def until(self, now: float) -> float:
-        """Return when a call that begins *now* must have ended. Infinity if its caller has set no limit."""
+        """Return when a call that starts *now* must have ended. Infinity if the caller set no limit."""
         return now + self.seconds if self.limited else math.inf
 
     def within(self, seconds: float) -> Call:
-        """Return the same call with *seconds* for all of it, and a millisecond when they are over."""
+        """Return the same call with a limit of *seconds*. If they have passed, the limit is a millisecond."""
         return evolve(self, seconds=max(seconds, SHORTEST_SECONDS), limited=True)
 
 
@@ -148,7 +146,7 @@ def create_job_call(
         ConfigurationError: An argument is invalid, or there is no project.
     """
     body, project = {"prompt": check_prompt(prompt)}, defaults.project(project_id)
-    return _post(defaults, CREATE_JOB, body, options, project_id=project, prompt=prompt)
+    return _call(defaults, CREATE_JOB, options, body, project_id=project, prompt=prompt)
 
 
 def send_message_call(
@@ -159,26 +157,23 @@ def send_message_call(
     Raises:
         ConfigurationError: An argument is invalid.
     """
-    body, job = {"prompt": check_prompt(prompt)}, {"project_id": project_id, "job_id": job_id}
-    return _post(defaults, SEND_MESSAGE, body, options, **job, prompt=prompt)
+    body = {"prompt": check_prompt(prompt)}
+    return _call(defaults, SEND_MESSAGE, options, body, project_id=project_id, job_id=job_id, prompt=prompt)
 
 
 def get_job_call(defaults: Options, project_id: str, job_id: str, *, timeout: float | None = None) -> Call:
-    """Return the polling call, whose path the service does not document, with *timeout* seconds at most."""
+    """Return the call that polls a job, for *timeout* seconds at most. Its path is not documented."""
     if timeout is not None:
         timeout = min(timeout, defaults.timeouts.request)
-    job = {"project_id": project_id, "job_id": job_id}
-    return _call(defaults, GET_JOB, timeout=timeout, headers=defaults.headers, **job)
+    return _call(defaults, GET_JOB, {"timeout": timeout}, project_id=project_id, job_id=job_id)
 
 
 def ask_call(defaults: Options, question: Question, options: AskOptions) -> Call:
-    """Return the call that asks a question. Optional fields that are None are left out.
+    """Return the call that asks a question. If an optional field is None, it is not sent.
 
     Raises:
         ConfigurationError: An argument is invalid, or there is no domain.
-        TypeError: There is no such option.
     """
-    _check_names(options, _ASK_OPTIONS)
     domain, fp = defaults.asked_domain(options.get("domain")), options.get("fp")
     thread = Thread.of(options.get("thread"))
     messages = coerce_messages(question, new_message_id)
@@ -196,11 +191,11 @@ def ask_call(defaults: Options, question: Question, options: AskOptions) -> Call
     for name, wire_name, fields_of in _FIELDS:
         if (option := options.get(name)) is not None:
             body[wire_name] = fields_of(option)
-    return _post(defaults, ASK, body, options, domain=domain, thread=thread, fp=fp, messages=messages)
+    return _call(defaults, ASK, options, body, domain=domain, thread=thread, fp=fp, messages=messages)
 
 
 def _asking_user(defaults: Options, fp: str, options: AskOptions) -> str:
-    """Return the user who is sent and counted: *fp*, unless a field of the body replaces it."""
+    """Return the user that is sent and counted. It is *fp*, unless a field of the body replaces it."""
     if defaults.quota is None:
         return fp
     for fields in (defaults.extra_body, options.get("extra_body") or EMPTY):
@@ -214,29 +209,32 @@ def check_turn_options(options: Mapping[str, Any]) -> None:
 
     Raises:
         ConfigurationError: The conversation sets this option.
-        TypeError: There is no such option.
+        TypeError: The option does not exist.
     """
     for name in _OF_CONVERSATION.keys() & options.keys():
         raise ConfigurationError(
             f"ask() of a conversation has no {name}=: {_OF_CONVERSATION[name]}", field=name
         )
-    _check_names(options, _TURN_OPTIONS)
+    if unknown := options.keys() - _TURN_OPTIONS:
+        name = printable(repr(min(unknown)), 40)
+        raise TypeError(f"ask() has no option {name}; it takes {', '.join(sorted(_TURN_OPTIONS))}")
 
 
-def _check_names(options: Mapping[str, Any], names: frozenset[str]) -> None:
-    if not names.issuperset(options):
-        name = printable(repr(min(options.keys() - names)), 40)
-        raise TypeError(f"ask() has no option {name}; it takes {', '.join(sorted(names))}")
-
-
-def _post(
+def _call(
     defaults: Options,
     operation: Operation,
-    body: dict[str, Any],
     options: RequestOptions,
-    **fields: Any,
+    body: dict[str, Any] | None = None,
+    *,
+    project_id: str | None = None,
+    job_id: str | None = None,
+    domain: str | None = None,
+    thread: Thread | None = None,
+    fp: str = "",
+    prompt: str = "",
+    messages: Sequence[Message] = (),
 ) -> Call:
-    """Return the call with its *body*, and with the *options* that all POSTs have."""
+    """Return the call with *body*, and with the *options* that all requests have."""
     headers, further_fields, timeout = defaults.headers, defaults.extra_body, options.get("timeout")
     if (own_fields := options.get("extra_body")) is not None:
         further_fields = {**further_fields, **check_extra_body(own_fields)}
@@ -244,42 +242,42 @@ def _post(
         headers = {**headers, **check_headers(own_headers)}
     if timeout is not None:
         check_seconds(timeout, "timeout", none="means no limit of its own")
-    text = _ENCODER.encode({**body, **further_fields})
-    # Half of a surrogate pair, or an emoji, which JSON writes as both halves.
-    if "\\ud" in text and "messages" in body:
-        body["messages"] = list(map(_sendable, body["messages"]))
-        check_json(body["messages"], "messages", sent=True, depth=MESSAGES_DEPTH)
-        text = _ENCODER.encode({**body, **further_fields})
-    return _call(
-        defaults,
-        operation,
-        timeout=timeout,
-        headers=headers,
-        body=text.encode("ascii"),
-        extra_body=further_fields,
-        **fields,
-    )
-
-
-def _sendable(message: dict[str, Any]) -> dict[str, Any]:
-    """Return *message* as it can be sent: a half of a character in an answer comes from the service."""
-    return without_halves(message) if message["role"] == "assistant" else message
-
-
-def _call(defaults: Options, operation: Operation, *, timeout: float | None = None, **fields: Any) -> Call:
-    """Return the call with these *fields*, which contain the values of its path."""
     route: str = getattr(defaults.assumptions, f"{operation.name}_path")
-    path = _path(route, fields.get("project_id"), fields.get("job_id"), fields.get("domain"))
     limit: float | None = getattr(defaults.timeouts, operation.limit) if timeout is None else timeout
     return Call(
         operation=operation,
-        path=path,
+        body=None if body is None else _encoded(body, further_fields),
+        path=_path(route, project_id, job_id, domain),
         route=route,
         timeouts=defaults.timeouts,
         seconds=math.inf if limit is None else max(limit, SHORTEST_SECONDS),
         limited=timeout is not None,
-        **fields,
+        headers=headers,
+        extra_body=further_fields,
+        project_id=project_id,
+        job_id=job_id,
+        domain=domain,
+        thread=thread,
+        fp=fp,
+        prompt=prompt,
+        messages=messages,
     )
+
+
+def _encoded(body: dict[str, Any], further_fields: Mapping[str, Any]) -> bytes:
+    """Return *body* as JSON. *further_fields* replace fields of the same name."""
+    text = _ENCODER.encode({**body, **further_fields})
+    # The text contains a lone surrogate, or an emoji, which JSON writes as two surrogates.
+    if "\\ud" in text and "messages" in body:
+        body["messages"] = list(map(_sendable, body["messages"]))
+        check_json(body["messages"], "messages", sent=True, depth=MESSAGES_DEPTH)
+        text = _ENCODER.encode({**body, **further_fields})
+    return text.encode("ascii")
+
+
+def _sendable(message: dict[str, Any]) -> dict[str, Any]:
+    """Return *message* for sending. In an answer, lone surrogates from the service are replaced."""
+    return without_halves(message) if message["role"] == "assistant" else message
 
 
 @lru_cache(maxsize=128)

@@ -1,7 +1,7 @@
-"""Finds the words of a failure in JSON of any shape, in text, and tells a web page from them. No I/O.
+"""Finds the message of a failure in JSON of any form or in text, and detects web pages. No I/O.
 
-The service documents no shape of its errors, and proxies answer in their own. So the words under the usual
-names come first, then sentences under other names. If there are no words, the JSON itself is shown.
+The service does not document the form of its errors, and proxies have their own. So texts under the usual
+names come first, then sentences under other names. Without such texts, the JSON itself is shown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _USUAL: Final = (
     *("error", "fault", "errors", "title", "message", "msg", "errortext", "errormessage", "faultstring"),
     *("detail", "details", "description", "errordescription", "reason", "explanation", "hint", "issues"),
 )
-"""The usual names of words in small letters without marks, in the order in which their words are shown."""
+"""The usual names of a message, in lower case without punctuation. Their order is the order of the output."""
 
 _ECHOES: Final = frozenset(
     {
@@ -27,16 +27,16 @@ _ECHOES: Final = frozenset(
         *("query", "received", "request", "stack", "stacktrace", "timestamp", "trace", "url", "value"),
     }
 )
-"""The names of what is no explanation: often a copy of the request, which does not belong in a log."""
+"""Names of fields without an explanation. Often they copy the request, which must not get into a log."""
 
 _MOST_WORDS: Final = 20
-"""How many texts are joined."""
+"""Maximum number of texts that are joined."""
 
 _MOST_CHARACTERS: Final = 64 * 1024
-"""The longest body that is read as JSON. Only the start of a longer one is shown."""
+"""Maximum length of a body that is read as JSON. Of a longer body, only the start is shown."""
 
 _PAGE: Final = re.compile(
-    r"(?:(?><!--.{0,2000}?-->|<\?xml[^>]{0,200}\?>)\s*+){0,20}+"  # never tries a comment at another length
+    r"(?:(?><!--.{0,2000}?-->|<\?xml[^>]{0,200}\?>)\s*+){0,20}+"  # does not try a comment at another length
     r"<(?:!doctype\s+html|(?:html|head|body|title|meta|script|h1|p|div|center)[\s>/])",
     re.IGNORECASE | re.DOTALL,
 )
@@ -48,7 +48,7 @@ def is_web_page(body: str) -> bool:
 
 
 def words_in(value: Any) -> str:
-    """Return the words in a JSON value, parted by semicolons; empty if there are none.
+    """Return the texts of a message in a JSON value, separated by semicolons. Empty if there are none.
 
     >>> words_in({"error": {"type": "overloaded_error", "message": "Overloaded"}, "hint": "Try later"})
     'Overloaded; Try later'
@@ -58,17 +58,17 @@ def words_in(value: Any) -> str:
 
 
 def server_words(body: str) -> str:
-    """Return the words of an error body as one printable line of at most 200 characters; none for HTML."""
+    """Return the message in an error body as one printable line of at most 200 characters. Empty for HTML."""
     words = "" if is_web_page(body) else body.strip()
     if len(body) <= _MOST_CHARACTERS:
-        with suppress(ValueError, RecursionError):  # it is no JSON
+        with suppress(ValueError, RecursionError):  # it is not JSON
             value = json.loads(body)
             words = words_in(value) or (words if value else "")
     return printable(words)
 
 
 def _words(value: Any, *, named: bool) -> Iterator[str]:
-    """Yield the words in *value*. All texts count if it is *named* like words, else sentences only."""
+    """Yield the texts in *value*: all if it is *named* like a message, otherwise sentences only."""
     if isinstance(value, str):
         text = value.strip()
         if text and (named or " " in text):
@@ -85,10 +85,10 @@ def _words_of_fields(fields: Mapping[str, Any], *, named: bool) -> Iterator[str]
     usual_names = [name for name in names if names[name] in _USUAL]
     for name in sorted(usual_names, key=lambda name: _USUAL.index(names[name])):
         for text in _words(fields[name], named=True):
-            named = False  # so the other fields need not explain it
+            named = False  # the other fields then need not explain it
             yield text
     for name, plain_name in names.items():
         if plain_name in _USUAL or plain_name in _ECHOES:
             continue
-        # Such as {"errors": {"fp": ["required"]}}.
+        # Example: {"errors": {"fp": ["required"]}}.
         yield from (f"{name}: {text}" if named else text for text in _words(fields[name], named=named))

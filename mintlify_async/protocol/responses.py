@@ -1,29 +1,22 @@
-"""Reads the service's responses: a job, the text of an error, the ids in the headers."""
+"""Reads the service's responses: a job, and the request id in the headers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from typing import Final
 
 from attrs import define, field
 
-from ..errors import APIStatusError, NotFoundError, UnexpectedResponseError, printable, status_error_class
+from ..errors import UnexpectedResponseError, printable
 from ..model.job_record import Job, job_without_keys
-from ..model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE
 from ..model.response_info import Headers, ResponseInfo
-from ..model.strict_json import (
-    EXCERPT_CHARACTERS,
-    THREAD_KEY,
-    DecodeProblem,
-    decode_json,
-    mask_keys,
-    mask_text,
-    whole_characters,
-)
+from ..model.secret import THREAD_KEY, mask_keys, mask_text
+from ..model.strict_json import EXCERPT_CHARACTERS, DecodeProblem, decode_json, whole_characters
 from ..model.wire_value import without_halves
 from ..settings.assumptions import Assumptions
-from .calls import Call
-from .failure_words import is_web_page, server_words
+from .failure_words import is_web_page
+
+WEB_PAGE: Final = "a web page answered, not the API: a proxy or a firewall?"
 
 
 @define(eq=False, repr=False, match_args=False)
@@ -36,7 +29,7 @@ class WholeResponse:
 
     @property
     def is_success(self) -> bool:
-        """Whether the service accepted the request. 101 does not say so."""
+        """Whether the service accepted the request. A status of 101 does not mean this."""
         return 200 <= self.status < 300
 
     @property
@@ -55,26 +48,26 @@ def response_info(
 
 
 def request_id(assumptions: Assumptions, headers: Mapping[str, str]) -> str | None:
-    """Return the id by which the service's logs know a request, or None."""
+    """Return the id of the request in the service's logs, or None."""
     for name in assumptions.request_id_headers:
         if name in headers:
-            return whole_characters(headers[name])  # bytes that are not UTF-8 come as halves of pairs
+            return whole_characters(headers[name])  # bytes that are not UTF-8 come as surrogates
     return None
 
 
 def read_job(
     assumptions: Assumptions, answer: WholeResponse, attempts: int = 1, *, id_is_enough: bool = False
 ) -> Job:
-    """Return the job in *answer*, a success.
+    """Return the job in *answer*, a successful response.
 
-    Where *id_is_enough*, a job without a status has an empty one, because it was accepted and the next poll
-    shows the rest.
+    With *id_is_enough*, a job without a status gets an empty status. The service has accepted it, and the
+    next poll shows the rest.
 
     Raises:
         UnexpectedResponseError: The body is not a job.
     """
     text = answer.text
-    # Only an escape can write the name of a key, or half of a surrogate pair, in another way.
+    # Only an escape can write the name of a key, or a lone surrogate, in another form.
     has_escapes = "\\" in text
     may_have_key = has_escapes or THREAD_KEY in text
     body = (mask_text(text) if may_have_key else text).encode()
@@ -91,13 +84,14 @@ def read_job(
             return job_without_keys(value, info)
     except (DecodeProblem, UnexpectedResponseError):
         pass
-    raise _unexpected(f"the answer ({answer.status}) is not a job", answer, info)
+    raise unexpected_response(f"the answer ({answer.status}) is not a job", answer, info)
 
 
-def _unexpected(message: str, answer: WholeResponse, info: ResponseInfo) -> UnexpectedResponseError:
+def unexpected_response(message: str, answer: WholeResponse, info: ResponseInfo) -> UnexpectedResponseError:
+    """Return the error for *answer*, whose body is not as documented."""
     text = mask_text(answer.text)
     if is_web_page(text):
-        message += f" ({_WEB_PAGE})"
+        message += f" ({WEB_PAGE})"
     return UnexpectedResponseError(
         f"{message}: {printable(text) or 'it is empty'}",
         excerpt=text[:EXCERPT_CHARACTERS],
@@ -105,74 +99,3 @@ def _unexpected(message: str, answer: WholeResponse, info: ResponseInfo) -> Unex
         headers=info.headers,
         request_id=info.request_id,
     )
-
-
-_WEB_PAGE = "a web page answered, not the API: a proxy or a firewall?"
-_HINTS = {
-    401: "the key is wrong or has expired; make a new one on the API keys page of the dashboard",
-    402: "the credits are used up; see the dashboard",
-    403: "the key lacks the scope for this, or this IP address is not on its allow-list",
-    429: "a limit of the service is used up",
-}
-
-
-def status_error(
-    assumptions: Assumptions, call: Call, answer: WholeResponse, retry_after: float | None
-) -> APIStatusError | UnexpectedResponseError:
-    """Return the error for *answer*, which is not a success."""
-    body, info = mask_text(answer.text), response_info(assumptions, answer.status, answer.headers)
-    if answer.status < 200:
-        return _unexpected(f"{call.operation}: status {answer.status} is not an answer", answer, info)
-    words = server_words(body)
-    hint = _hint(call, answer)
-    if is_web_page(body) and not 300 <= answer.status < 400:
-        hint = f"{_WEB_PAGE} If not, {hint}" if hint else _WEB_PAGE
-    message = f"{call.operation}: {answer.status}"
-    message += f" ({hint})" if hint else ""
-    message += f": {words}" if words else ""
-    if answer.status == 429 and retry_after is not None:
-        message += f"; retry after {retry_after:g} s"
-    return status_error_class(answer.status)(
-        message,
-        status=answer.status,
-        body=body,
-        headers=dict(info.headers),
-        request_id=info.request_id,
-        retry_after=retry_after,
-        operation=call.operation.name,
-    )
-
-
-def _hint(call: Call, answer: WholeResponse) -> str:
-    if 300 <= answer.status < 400 and "location" in answer.headers:
-        host = _host_of(answer.headers["location"]) or "the same host"
-        return f"a redirect to {printable(host, 80)}, which is never followed: check base_url"
-    if status_error_class(answer.status) is NotFoundError:
-        return _not_found_hint(call)
-    return _HINTS.get(answer.status, "")
-
-
-def _host_of(url: str) -> str | None:
-    try:
-        return urlsplit(url).hostname
-    except ValueError:
-        return None
-
-
-def _not_found_hint(call: Call) -> str:
-    if call.operation is ASK and call.thread is not None and call.thread.key is None:
-        return (
-            "the question named a thread without its key, which the service answers with 404; "
-            "the key comes once, with the thread's first answer: keep reply.thread, not its id alone"
-        )
-    return _MISSING[call.operation]
-
-
-_NO_JOB = "no such job in this project: check the job's id and project_id="
-_MISSING = {
-    ASK: "no such domain, or no such thread: check domain=",
-    CREATE_JOB: "no such project: check project_id=",
-    SEND_MESSAGE: _NO_JOB,
-    GET_JOB: f"{_NO_JOB}; this path is assumed, and Assumptions(get_job_path=…) changes it",
-}
-"""What a 404 may mean, by the operation."""

@@ -1,4 +1,4 @@
-"""Gates: which limits an attempt has, under which keys they are counted, and how long a 429 blocks them."""
+"""Gates: the limits of an attempt, the keys of their counts, and how long a 429 blocks the calls."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from attrs import field, frozen
 
 from ..checks import LARGEST, check_number
 from ..errors import QuotaExceededError
-from ..habits import helpful
 from ..storage import TakeResult, Window
 from ..storage.store import Snapshot
+from ..wrong_names import helpful
 
 CountedOperation = Literal["create_job", "send_message", "ask"]
 
 HOUR: Final = 3600.0
 DAY: Final = 24 * HOUR
 MONTH: Final = 31 * DAY
-"""The interface says "per month" and no more; the longest month never allows too much."""
+"""The interface says only "per month". With the longest month, the package never allows too many calls."""
 
 USER_LIMIT: Final = "ask_per_user"
-"""The limit for each user of the app. All others are the service's, and shared by all users."""
+"""The limit for each user of the app. All other limits are the service's, and all users share them."""
 
 FIRST_BLOCK: Final = 60.0
-"""Seconds of a block after a 429 that does not say for how long. It doubles with each further 429."""
+"""Seconds of a block after a 429 without a time. The block doubles with each following 429."""
 
 LONGEST_BLOCK: Final = HOUR
-"""Longest block, in seconds, of doubling and of a ``Retry-After``: the shortest window of the interface."""
+"""Maximum block, in seconds, also for a ``Retry-After``. It is the shortest window of the interface."""
 
 
 @helpful
@@ -37,8 +37,8 @@ class Limit:
     """A number of uses in a window of time.
 
     Args:
-        amount: Uses allowed in any window.
-        per: The window's length, in seconds.
+        amount: Maximum number of uses in any window.
+        per: The length of the window, in seconds.
 
     Raises:
         ConfigurationError: *amount* is not a whole number of at least 1, or *per* is below a millisecond.
@@ -58,12 +58,12 @@ class QuotaRemaining:
     """The free slots of one limit.
 
     Args:
-        limit: The limit's name.
-        amount: Slots in a window.
-        per: The window's length, in seconds.
-        left: Slots that are free now; 0 while blocked.
-        next_in: Seconds until a slot is free; 0 when one is.
-        blocked: Seconds for which a 429 of the service still stops all calls; 0 without one.
+        limit: The name of the limit.
+        amount: The number of slots in a window.
+        per: The length of the window, in seconds.
+        left: The number of slots that are free now; 0 while blocked.
+        next_in: Seconds until a slot is free; 0 if a slot is free now.
+        blocked: Seconds for which a 429 of the service still stops all calls; 0 without a block.
     """
 
     limit: str
@@ -76,13 +76,13 @@ class QuotaRemaining:
 
 @frozen(kw_only=True)
 class QuotaScope:
-    """The scope of a call.
+    """The project, or the site, key and user, for which a call is counted.
 
     Args:
         project: The project of an agent call.
-        domain: The site of an assistant call. It stands for the organization.
-        key: A fingerprint of the assistant key. Never the key itself.
-        user: The ``fp`` of a question. Without it, no user's share is counted.
+        domain: The site of an assistant call. It is counted as an organization.
+        key: A fingerprint of the assistant key, never the key itself.
+        user: The ``fp`` of a question. Without it, the limit of a user is not counted.
     """
 
     project: str = ""
@@ -93,14 +93,14 @@ class QuotaScope:
 
 @frozen(kw_only=True)
 class Gate:
-    """One attempt's conditions. They are no block by the service, and a free slot in every window.
+    """The conditions for one attempt: no block by the service, and a free slot in every window.
 
     Args:
-        name: Identifies the calls that a 429 blocks together, and that wait in one line.
-        room: The room of all keys, so that a Redis cluster keeps them on one node.
+        name: The name for calls that one 429 blocks together, and that wait in one line.
+        room: The room of all keys. A Redis cluster keeps a room on one node.
         names: The names of the limits, in the order of *windows*.
         windows: The limits' windows.
-        user_line: The name of the line in which the calls of one user wait for his share, or None.
+        user_line: The name of the line in which one user's calls wait, or None.
     """
 
     name: str
@@ -111,12 +111,12 @@ class Gate:
 
     @property
     def block_key(self) -> str:
-        """The key of the record that exists while the service's refusal counts."""
+        """The key of the record that exists while a refusal of the service blocks calls."""
         return f"{self.room}/blocks/{self.name}"
 
     @property
     def pause_key(self) -> str:
-        """The key of the record with the length of the last block, which the next one doubles."""
+        """The key of the record with the length of the last block. The next block is twice as long."""
         return f"{self.room}/pauses/{self.name}"
 
     def seconds(self, limit: str) -> float:
@@ -124,7 +124,7 @@ class Gate:
         return self.windows[self.names.index(limit)].seconds
 
     def refusal(self, result: TakeResult) -> QuotaExceededError:
-        """Return the error for a call that does not wait. It names no limit when the service refused."""
+        """Return the error for a call that does not wait. If the service refused, it names no limit."""
         if result.blocked:
             wait, limit, reason = result.blocked, None, "the service asked for a pause"
         else:
@@ -162,7 +162,7 @@ def gate_of(
     Args:
         operation: The operation.
         scope: The scope of the attempt.
-        limits: The limits by name. If one is named ``agent``, creates and follow-ups share it.
+        limits: The limits by name. A limit named ``agent`` counts creates and follow-ups together.
         address: The IP address of this process.
     """
     if operation == "ask":
@@ -173,7 +173,7 @@ def gate_of(
         }
         name, room = f"ask:{_fingerprint(scope.domain, scope.key)}", "quota-ask"
         if scope.user:
-            holders[USER_LIMIT] = "\0".join((scope.domain, scope.user))  # sites may have users of one name
+            holders[USER_LIMIT] = "\0".join((scope.domain, scope.user))  # sites may share user names
     else:
         agent = "agent" if "agent" in limits else operation
         holders = {agent: scope.project}
@@ -194,16 +194,16 @@ def gate_of(
 
 
 def block_seconds(gate: Gate, snapshot: Snapshot, stated: float | None) -> float | None:
-    """Return how long to block, or None if the present block is enough."""
+    """Return how long to block, in seconds. None if the current block is longer."""
     block, last_length = snapshot.records.get(gate.block_key), snapshot.records.get(gate.pause_key)
     if stated is not None:
         seconds_left = 0.0 if block is None else block.since + float(block.value) - snapshot.now
         return stated if stated > seconds_left else None
-    if block is not None:  # this refused a call that was sent before the block
+    if block is not None:  # this 429 refused a call from before the block
         return None
     return FIRST_BLOCK if last_length is None else min(2 * float(last_length.value), LONGEST_BLOCK)
 
 
 def _fingerprint(*texts: str) -> str:
-    """Return the hash under which a project, domain, key, address or user is counted, never a name."""
+    """Return a hash of a project, domain, key, address or user. The count has this name."""
     return hashlib.sha256("\0".join(["mintlify-async quota", *texts]).encode()).hexdigest()[:20]

@@ -1,4 +1,4 @@
-"""The line of calls that wait for a slot on one event loop, in the order in which they came."""
+"""The line of calls that wait for a slot on one event loop, in the order of their arrival."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ..errors import QuotaExceededError
 log = logging.getLogger("mintlify_async")
 
 WARN_SECONDS: Final = 10.0
-"""How long calls wait in a line before the log has a warning about it."""
+"""Time for which calls wait in a line before a warning is logged, in seconds."""
 
 WARN_AGAIN_SECONDS: Final = 60.0
-"""The shortest time between two warnings about a line."""
+"""Minimum time between two warnings about a line, in seconds."""
 
 
 class Line:
-    """The waiting calls of one gate, or of one user, on the running loop. The first of them asks the store.
+    """The waiting calls of one gate, or of one user, on the running loop. The first call asks the store.
 
     Attributes:
-        calls: How many calls are in the line.
-        nested: How many of them are in another line, too.
+        calls: The number of calls in the line.
+        nested: The number of calls that are also in another line.
         opens_at: When the first call expects a slot, by the loop's time.
-        refusal: The reason why it has none yet, or None before it has asked.
+        refusal: The reason why the first call has no slot yet. None before it has asked.
     """
 
     def __init__(self) -> None:
@@ -35,12 +35,12 @@ class Line:
         self.opens_at = -math.inf
         self.refusal: QuotaExceededError | None = None
         self._loop = asyncio.get_running_loop()
-        self._lock = asyncio.Lock()  # fair, because the first to ask for it gets it first
+        self._lock = asyncio.Lock()  # fair: the first that asks for it gets it first
         self._changed = asyncio.Event()
         self._warning: asyncio.TimerHandle | None = None
 
     async def enter(self, deadline: float) -> None:
-        """Wait until the running call is the first.
+        """Wait until the running call is the first in the line.
 
         Raises:
             QuotaExceededError: The first call expects no slot before *deadline*, or *deadline* has come.
@@ -62,11 +62,11 @@ class Line:
         self._lock.release()
 
     def expect_changes(self) -> None:
-        """Note that the first call asks the store now. Earlier changes no longer count."""
+        """Forget earlier changes, because the first call asks the store now."""
         self._changed.clear()
 
     async def sleep(self, until: float) -> None:
-        """Sleep until the loop's time is *until*, or :meth:`wake` was called since :meth:`expect_changes`."""
+        """Sleep until the loop's time is *until*, or :meth:`wake` is called after :meth:`expect_changes`."""
         if self._warning is None:
             self._warning = self._loop.call_later(WARN_SECONDS, self._warn)
         with suppress(TimeoutError):
@@ -74,17 +74,17 @@ class Line:
                 await self._changed.wait()
 
     def wake(self) -> None:
-        """Let the first call ask the store again. Any thread may call this."""
-        with suppress(RuntimeError):  # its loop is closed, so nothing waits on it
+        """Make the first call ask the store again. Any thread may call this."""
+        with suppress(RuntimeError):  # the loop is closed, so no call waits on it
             self._loop.call_soon_threadsafe(self._changed.set)
 
     def close(self) -> None:
-        """Warn no more, because no call waits."""
+        """Stop warning, because no call waits."""
         if self._warning is not None:
             self._warning.cancel()
 
     def _warn(self) -> None:
-        """Log why calls wait and for how long, so that a program in a long line does not seem to hang."""
+        """Log why calls wait and how long, so that the program does not seem to hang."""
         seconds = max(0.0, self.opens_at - self._loop.time())
         if self.refusal is not None:
             reason, *_ = str(self.refusal).split("; the next slot")
@@ -101,7 +101,7 @@ class Lines:
 
     @contextmanager
     def join(self, name: str, *, nested: bool = False) -> Generator[Line]:
-        """Join the line *name* on the running loop; *nested* for a call that is in another line, too."""
+        """Join the line *name* on the running loop. *nested* means that the call is also in another line."""
         place = asyncio.get_running_loop(), name
         line = self._lines.get(place)
         if line is None:
@@ -116,11 +116,11 @@ class Lines:
             line.nested -= nested
             if not line.calls:
                 line.close()
-                self._lines.pop(place, None)  # gone already when its loop was closed
+                self._lines.pop(place, None)  # already removed if its loop was closed
 
     @property
     def calls(self) -> int:
-        """How many calls are in the lines."""
+        """The number of calls in the lines."""
         return sum(line.calls - line.nested for line in list(self._lines.values()))
 
     def wake(self, name: str) -> None:

@@ -1,13 +1,12 @@
-"""Quota: counts calls before they are sent, and refuses or delays those beyond a limit.
+"""Quota: counts calls before they are sent, and refuses or delays calls beyond a limit.
 
-The interface limits how often each operation may be called. Counting here keeps a worker from flooding the
-service, and from learning about a limit by being refused. The rules:
+The interface limits the calls of each operation. With its own count, a worker does not flood the service, and
+does not find a limit only by a refusal. The rules:
 
-* Every attempt takes a slot, repeated attempts too. A slot is given back only when nothing was sent.
+* Every attempt takes a slot, also a repeated attempt. A slot is given back only if nothing was sent.
 * The service may count in fixed or in sliding windows. So no window may exceed a limit, wherever it starts.
   For this, the store has the time of every slot.
-* A 429 from the service stops all calls that share the limit. ``block_seconds`` in ``counted_limits`` says
-  for how long.
+* A 429 of the service stops all calls that share the limit, for the time from ``block_seconds``.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from typing import Final, Literal, Self
 
 from ..checks import ANONYMOUS, check_fp, check_seconds, check_store, check_text
 from ..errors import CauseSummary, ConfigurationError, QuotaExceededError, StateError, printable
-from ..habits import helpful
 from ..storage import MemoryStore
 from ..storage.store import Store, new_version
+from ..wrong_names import helpful
 from .counted_limits import (
     DAY,
     HOUR,
@@ -46,32 +45,32 @@ log = logging.getLogger("mintlify_async")
 
 
 STORE_PAUSE: Final = 1.0
-"""Seconds for which a store that failed is not asked again."""
+"""Seconds for which a store is not asked again after an error."""
 
 AWAY_SECONDS: Final = 60.0
-"""For how long a call waits for a store that cannot be reached, in seconds."""
+"""Maximum time for which a call waits for an unreachable store, in seconds."""
 
 WAIT_MARGIN: Final = 0.01
 LONGEST_WAIT_MARGIN: Final = 1.0
-"""A waiting call comes later than its slot by this part of the window, at most this many seconds: slots are
-counted when they are taken and the service counts when requests arrive, so two waves need some distance."""
+"""A waiting call is sent later than its slot by a part of the window, at most by this many seconds. Slots
+count when they are taken, the service counts when requests arrive, so two waves need some distance."""
 
 SHORTEST_SLEEP: Final = 0.005
 LONGEST_SLEEP: Final = 30.0
-"""A waiting call asks the store again within this many seconds: another process may have given a slot back,
-or have ended a block."""
+"""A waiting call asks the store again after at most this many seconds, because another process may have
+returned a slot or ended a block."""
 
 
 class Lease:
-    """The slot of one attempt. It has a name before it is taken, so that it can always be given back.
+    """The slot of one attempt. It has a name before it is taken, so it can always be returned.
 
     Attributes:
-        waited: How long the call waited for it, in seconds.
-        may_be_taken: Whether it is taken, or the store may have taken it.
+        waited: The time for which the call waited for it, in seconds.
+        may_be_taken: Whether the slot is taken, or the store may have taken it.
     """
 
     def __init__(self, quota: Quota, gate: Gate) -> None:
-        """Take nothing yet."""
+        """Store the arguments. No slot is taken yet."""
         self._quota = quota
         self._gate = gate
         self._slot = new_version()
@@ -85,16 +84,16 @@ class Lease:
     async def take(
         self, *, deadline: float = math.inf, limited_by: str = "the deadline", waited: float = 0.0
     ) -> Self:
-        """Take the slot; in the mode ``"wait"``, wait until one is free.
+        """Take the slot. In the mode ``"wait"``, wait until a slot is free.
 
         Args:
-            deadline: When to give up waiting, by the running loop's time. A slot that would be free only
-                later is not waited for at all.
-            limited_by: What has set the deadline, for the error.
-            waited: For how long the same call has waited before, in seconds. ``max_wait`` limits all of it.
+            deadline: When to stop waiting, by the running loop's time. If no slot becomes free before it, the
+                call does not wait.
+            limited_by: The name of the deadline's source, for the error.
+            waited: The time for which the call has waited before, in seconds. ``max_wait`` limits the sum.
 
         Raises:
-            QuotaExceededError: No slot is free, or in the mode ``"wait"`` none before *deadline*; or the
+            QuotaExceededError: No slot is free, or, in the mode ``"wait"``, none before *deadline*. Or the
                 store cannot be reached.
         """
         if self._quota.mode == "wait":
@@ -104,10 +103,10 @@ class Lease:
         return self
 
     async def refund(self) -> None:
-        """Give the slot back, if it may be taken. Only for an attempt of which nothing was sent.
+        """Give the slot back if it may be taken. Only for an attempt that sent nothing.
 
         Raises:
-            StateError: The store cannot be reached. The slot stays taken, which at most sends too little.
+            StateError: The store cannot be reached. The slot stays taken, so too few calls are allowed.
         """
         if self.may_be_taken:
             await self._quota.refund(self._gate, self._slot)
@@ -126,9 +125,9 @@ class Lease:
         self.waited = time() - start
 
     async def _wait_for_share(self, user_line: str, deadline: float, limited_by: str) -> None:
-        """Wait in the line of one user, and with a free share in that of all.
+        """Wait in the line of one user. With a free share, wait in the line of all calls.
 
-        So a user whose share is used up delays nobody else.
+        So a user whose share is used up does not delay other users.
         """
         with self._quota.user_line(user_line) as line:
             await _enter(line, deadline, limited_by)
@@ -161,20 +160,20 @@ class Lease:
                 line.leave()
 
     async def _sleep(self, line: Line, refusal: QuotaExceededError, deadline: float, limited_by: str) -> None:
-        """Sleep as the first of *line*, until the call should ask again."""
+        """Sleep as the first call of *line*, until the call should ask again."""
         time = asyncio.get_running_loop().time
         line.refusal = refusal
         wait = max(_wait(self._gate, refusal), SHORTEST_SLEEP)
         line.opens_at = time() + wait
         if line.opens_at >= deadline:
             raise _limited(refusal, limited_by) from refusal.__cause__
-        # A look within the margin would take the slot too early.
+        # If the call asked within the margin, it would take the slot too early.
         is_last = wait <= LONGEST_SLEEP
         await line.sleep(time() + (wait if is_last else LONGEST_SLEEP - LONGEST_WAIT_MARGIN))
 
     async def _try(self) -> QuotaExceededError | None:
-        """Take the slot. Return None, or the error for a call that does not wait for one."""
-        self.may_be_taken = True  # also when this is cancelled
+        """Take the slot. Return None, or the error for a call that does not wait."""
+        self.may_be_taken = True  # also if this call is cancelled
         result = await self._quota.take(self._gate, self._slot)
         self.may_be_taken = result is True
         return result if isinstance(result, QuotaExceededError) else None
@@ -184,7 +183,7 @@ class Lease:
 class Quota:
     """Keeps the calls of all sessions that share it within the service's limits.
 
-    Pass it to one session or several::
+    Pass it to one or more sessions::
 
         session = MintlifySession(quota=Quota(mode="wait"))
 
@@ -193,8 +192,8 @@ class Quota:
     Start worker processes with the start method ``spawn``, or before the first call: see
     :class:`~mintlify_async.MemoryStore`.
 
-    Each limit is a number of uses in the service's window, a :class:`Limit` with another window, or None
-    for no limit.
+    Each limit is a number of uses in the service's window, a :class:`Limit` with another window, or None for
+    no limit.
 
     Args:
         create_job: Jobs created for a project in any hour.
@@ -202,22 +201,21 @@ class Quota:
         ask_per_key: Questions with one assistant key in 31 days.
         ask_per_organization: Questions to one domain in an hour.
         ask_per_address: Questions from one IP address in a day.
-        ask_per_user: Questions of each of your own users about one site in an hour: of everybody with the
-            same ``fp``. Every question then needs an ``fp`` other than ``"anonymous"``. The service has no
-            such limit, so the default is None. A question takes a slot of every limit or of none.
-        together: Whether creates and follow-ups share one count, the smaller of their two limits.
+        ask_per_user: Questions of each of your own users about one site in an hour. Users are distinguished
+            by ``fp``. Every question then needs an ``fp`` other than ``"anonymous"``. The service has no such
+            limit, so the default is None. A question takes a slot of every limit, or of none.
+        together: Whether creates and follow-ups share one count, with the smaller of their two limits.
         address: The IP address of this process. Set it if processes with the same store call from several IP
-            addresses. By default, all of them count as one.
-        mode: ``"raise"`` refuses immediately; ``"wait"`` waits for a slot. The wait does not count for
+            addresses. By default, all processes count as one address.
+        mode: ``"raise"`` refuses immediately. ``"wait"`` waits for a slot. The wait does not count for
             ``timeouts.request`` and ``timeouts.total``. Only ``timeout=`` of the call, *max_wait* and
             ``RetryPolicy.within`` limit it. If the service refuses an agent request with 429, the call waits
             again, until the service's limit has passed.
-        max_wait: The longest time that one call waits for slots, all its waits together, in seconds. None
-            sets no limit. Only for the mode ``"wait"``.
-        store: Where slots are counted. The default is the memory of this process. The time of the store
-            counts.
-        on_store_error: The result of a call if the store cannot be reached: ``"raise"`` refuses it,
-            ``"allow"`` sends it without counting.
+        max_wait: Maximum total time that one call waits for slots, in seconds. None sets no limit. Only for
+            the mode ``"wait"``.
+        store: The store that counts the slots, by its own time. The default is the memory of this process.
+        on_store_error: What happens if the store cannot be reached. ``"raise"`` refuses the call, ``"allow"``
+            sends it without counting.
 
     Raises:
         ConfigurationError: A limit is below 1, or *mode*, *max_wait*, *store* or *on_store_error* is invalid.
@@ -239,7 +237,7 @@ class Quota:
         store: Store | None = None,
         on_store_error: OnStoreError = "raise",
     ) -> None:
-        """Check the arguments. The store is not asked yet."""
+        """Check the arguments, without asking the store."""
         if mode not in ("raise", "wait"):
             raise ConfigurationError(f"mode must be 'raise' or 'wait', not {mode!r}", field="mode")
         if on_store_error not in ("raise", "allow"):
@@ -271,12 +269,12 @@ class Quota:
 
     @property
     def waiting(self) -> int:
-        """How many calls of this process wait for a slot, on all event loops."""
+        """The number of calls of this process that wait for a slot, on all event loops."""
         return self._lines.calls
 
     @property
     def is_away(self) -> bool:
-        """Whether the last step of the store has failed."""
+        """Whether the store's last step failed."""
         return self._failure is not None
 
     def __repr__(self) -> str:
@@ -287,11 +285,11 @@ class Quota:
         return f"Quota({limits}, mode={self.mode!r}, store={self.store!r})"
 
     def lease(self, operation: CountedOperation, scope: QuotaScope) -> Lease:
-        """Return the slot for one attempt, which is not taken yet.
+        """Return the slot for one attempt. It is not taken yet.
 
         Args:
             operation: ``create_job``, ``send_message`` or ``ask``.
-            scope: The project, or the site, key and user, that the attempt counts for.
+            scope: The project, or the site, key and user, for which the attempt is counted.
         """
         return Lease(self, gate_of(operation, scope, self.limits, address=self._address))
 
@@ -300,11 +298,11 @@ class Quota:
         return self._lines.join(gate.name, nested=gate.user_line is not None)
 
     def user_line(self, name: str) -> AbstractContextManager[Line]:
-        """Join the line of one user's calls, which *name* identifies."""
+        """Join the line of one user's calls. *name* identifies the user."""
         return self._lines.join(name)
 
     def check_user(self, fp: object) -> None:
-        """Raise an error if users have a share, and *fp* names none of them.
+        """Raise an error if the quota limits users, and *fp* names no user.
 
         Raises:
             ConfigurationError: *fp* is ``"anonymous"`` or no name, and ``ask_per_user`` is set.
@@ -317,7 +315,7 @@ class Quota:
             )
 
     async def refund(self, gate: Gate, slot: str) -> None:
-        """Give *slot* back for a call that waits.
+        """Give *slot* back, for a waiting call.
 
         Raises:
             StateError: The store cannot be reached.
@@ -336,9 +334,8 @@ class Quota:
 
         Args:
             operation: ``create_job``, ``send_message`` or ``ask``.
-            scope: The project, or the site and key, that the attempt counted for.
-            retry_after: The pause in seconds, an hour at most. None is 60 s, and it doubles while refusals
-                follow.
+            scope: The project, or the site and key, for which the attempt was counted.
+            retry_after: The pause in seconds, at most an hour. None means 60 s, doubled by each refusal.
 
         Raises:
             StateError: The store cannot be reached.
@@ -362,9 +359,9 @@ class Quota:
             await self.store.write({gate.pause_key: text}, expected={}, version=version, keep=2 * length)
 
     async def unblock(self, operation: CountedOperation, scope: QuotaScope) -> None:
-        """End the block of *operation*. Calls of this process that wait ask again immediately.
+        """End the block of *operation*. Waiting calls of this process ask again immediately.
 
-        The slots that were counted here stay taken. Other processes ask within 30 s.
+        The counted slots stay taken. Other processes ask within 30 s.
 
         Raises:
             StateError: The store cannot be reached.
@@ -385,7 +382,7 @@ class Quota:
         return gate.remaining(await self.store.take(gate.windows, slot=None, block=gate.block_key))
 
     async def take(self, gate: Gate, slot: str) -> QuotaExceededError | bool:
-        """Take *slot*. Return the error for a call that does not wait for one, or whether it was counted."""
+        """Take *slot*. Return the error for a call that does not wait, or whether the slot was counted."""
         time = asyncio.get_running_loop().time
         if self._failure is not None and time() < self._asks_again_at:
             return self._without_store(self._failure)
@@ -425,8 +422,8 @@ def _limited(refusal: QuotaExceededError, limited_by: str) -> QuotaExceededError
 
 
 def _wait(gate: Gate, refusal: QuotaExceededError) -> float:
-    """Return the seconds until a waiting call that was refused asks again."""
-    # The end of a block is the service's own figure, and needs no margin.
+    """Return the seconds until a refused call that waits asks again."""
+    # The service sets the end of a block, so no margin is needed.
     seconds = 0.0 if refusal.limit is None else gate.seconds(refusal.limit)
     return (refusal.retry_after or 0.0) + min(LONGEST_WAIT_MARGIN, WAIT_MARGIN * seconds)
 

@@ -1,11 +1,12 @@
-"""An answer as people see it: sources, Markdown, and chat messages of bounded length."""
+"""An answer for display: sources, Markdown, and chat messages of limited length."""
 
 from typing import TYPE_CHECKING
 
-from ..habits import missing_name
+from ..wrong_names import missing_name
 from .answer_as_markdown import answer_markdown, extras_markdown
-from .finding_sources import AnswerSource, Suggestion, sources_of
-from .readable_text import split_suggestions, suggestions_of, text_of
+from .finding_sources import AnswerSource, sources_of
+from .readable_text import text_of
+from .suggestions import Suggestion, split_suggestions, suggestions_of
 
 if TYPE_CHECKING:
     from .growing_messages import Edit, split_markdown
@@ -23,11 +24,11 @@ __all__ = [
     "text_of",
 ]
 
-if not TYPE_CHECKING:  # a type checker finds the mistake
+if not TYPE_CHECKING:  # a type checker reports the mistake without it
 
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise missing_name(__name__, name)
-        from . import growing_messages  # loaded on first use, because only chat surfaces need it
+        from . import growing_messages  # loaded on first use, because only chat bots need it
 
         return getattr(growing_messages, name)

@@ -9,7 +9,8 @@ from typing import Final, Protocol
 from ..checks import check_site
 from ..messages import Message
 from .finding_sources import AnswerSource, sources_of
-from .readable_text import suggestions_of, text_after
+from .readable_text import text_after
+from .suggestions import suggestions_of
 
 
 class HasAnswer(Protocol):
@@ -31,8 +32,8 @@ def answer_markdown(answer: HasAnswer | Message, *, site: str | None = None) -> 
 
     Args:
         answer: An answer, a reply, or an assistant's message.
-        site: The site URL, such as ``https://docs.acme.com``. Paths in the answer become full URLs. The
-            session's by default.
+        site: The site URL, such as ``https://docs.acme.com``; by default that of the session. With it, paths
+            in the answer become full URLs.
 
     Raises:
         ConfigurationError: *site* is not a full URL.
@@ -58,7 +59,7 @@ def extras_markdown(
 
     Args:
         answer: An answer, a reply, or an assistant's message.
-        site: The site URL. Paths become full URLs. The session's by default.
+        site: The site URL; by default that of the session. With it, paths become full URLs.
         sources: The heading of the sources. None leaves them out.
         suggestions: The heading of the suggestions. None leaves them out.
 
@@ -91,7 +92,7 @@ def _list(words: str, items: Iterable[str]) -> str:
 
 
 def _sources(sources: Iterable[AnswerSource]) -> Iterator[str]:
-    """Yield one line per page, and one per section below it."""
+    """Yield one line for each page, and below it one line for each of its sections."""
     for source in sources:
         title = source.title or source.filename or source.url or "a document"
         yield f"- {_link(title, source.url)}"
@@ -108,10 +109,10 @@ _UNSAFE: Final = re.compile(r"[\s()<>\x00-\x1f\x7f]")
 
 
 def _plain(text: str) -> str:
-    """Return *text* as one line, with the characters of markup escaped."""
+    """Return *text* in one line, with Markdown's special characters escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
 def _address(url: str) -> str:
-    """Return *url* with the characters percent-encoded that would end a Markdown link."""
+    """Return *url* with percent-encoding for characters that would end a Markdown link."""
     return _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), url)

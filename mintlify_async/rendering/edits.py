@@ -1,45 +1,41 @@
-"""Edits: shows a growing answer as chat messages, no faster than the chat service accepts.
+"""Edits: a growing answer as chat messages, at a rate that the chat service accepts.
 
-The answer is read in the steps of the iterator. While the consumer sends an edit, the text that arrives waits
-in the connection's buffer.
+The iterator's steps read the answer. While the consumer sends an edit, arriving text waits in the
+connection's buffer.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from ..checks import check_seconds
 from ..errors import StateError
 from ..runtime.tasks import start_task
+from ..runtime.time_limits import TimeLimit, TimeLimits
 from .growing_messages import Edit, MarkdownSplitter
 
 SHORTEST_PAUSE: Final = 0.25
-"""Seconds without text after which everything is shown, also when edits may follow each other faster."""
+"""Minimum pause in seconds without text, after which all text is shown, even if *every* is shorter."""
 
 
 class GrowingAnswer(Protocol):
-    """A reply. Its block lasts until everything was shown."""
-
-    @property
-    def text(self) -> str:
-        """The text of the events handed out so far."""
-        ...
+    """A reply. Its block stays open until all text was shown."""
 
     @property
     def text_stream(self) -> AsyncIterator[str]:
-        """The text of the events to come, piece by piece."""
+        """The text of the following events, piece by piece."""
         ...
 
     @property
     def complete(self) -> bool:
-        """Whether the end of the answer was announced."""
+        """Whether the service announced the end of the answer."""
         ...
 
     def __aiter__(self) -> Any:
@@ -57,16 +53,30 @@ class GrowingAnswer(Protocol):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it; *error* ended its block."""
+        """Close the reply. *error* is the error that ended its block."""
+        ...
+
+
+class Received(Protocol):
+    """The received part of an answer."""
+
+    @property
+    def text_so_far(self) -> str:
+        """The text of the events returned up to now."""
+        ...
+
+    @property
+    def has_queued(self) -> bool:
+        """Whether events have arrived that were not returned yet."""
         ...
 
 
 class Edits:
     """The edits of chat messages while an answer grows; see ``Reply.edits``.
 
-    An async iterator of :class:`Edit`, and an async context manager that closes the
-    reply at the block's end. Cancelling a step of an open reply loses nothing, so iteration may continue. The
-    reading ends with the task that runs the ``async for``.
+    An async iterator of :class:`Edit`, and an async context manager that closes the reply at the end of the
+    block. A cancelled step loses no text, so iteration may continue. If the task of the ``async for`` ends,
+    the reading ends.
     """
 
     def __init__(
@@ -75,36 +85,38 @@ class Edits:
         *,
         every: float,
         limit: int,
-        has_queued: Callable[[], bool],
+        received: Callable[[], Received],
         tail: Callable[[], str] | None = None,
         on_shown: Callable[[int | None], None] | None = None,
     ) -> None:
-        """Read nothing yet.
+        """Store the arguments. The first step starts to read.
 
         Args:
             answer: The reply.
             every: Seconds between two edits, 0 or more.
-            limit: The longest message, in UTF-16 code units.
-            has_queued: Returns whether events have arrived that were not handed out.
+            limit: Maximum length of a message, in UTF-16 code units.
+            received: Returns the received part of the answer, after the reply was opened.
             tail: Returns the text below a complete answer.
-            on_shown: Called with the number of characters of the reply's text that were shown, after each
-                step. During a step it is None, because all text that the step reads will be shown.
+            on_shown: Called after each step with the number of shown characters of the reply's text. During a
+                step, it is called with None, because all text that the step reads will be shown.
         """
         check_seconds(every, "every", zero=True)
         self._answer = answer
         self._every = float(every)
         self._splitter = MarkdownSplitter(limit)
-        self._has_queued = has_queued
+        self._received = received
         self._tail = tail
         self._on_shown = on_shown
-        self._loop: asyncio.AbstractEventLoop | None = None  # while the reply is open
+        self._loop: asyncio.AbstractEventLoop | None = None  # set while the reply is open
         self._pieces: AsyncIterator[str] | None = None
         self._last_text_at = math.inf
+        self._pauses = TimeLimits[TimeLimit]()  # of all steps, which share a timer
         self._due = -math.inf  # no edit is made before this time
-        self._over = False  # no more text comes
+        self._over = False  # no more text follows
         self._error: Exception | None = None
-        self._last_edits: deque[Edit] | None = None  # once the text is complete
-        self._sending = self._stepping = False
+        self._last_edits: deque[Edit] | None = None  # set when the text is complete
+        self._sending: Edit | None = None  # the edit that the consumer sends now
+        self._stepping = False
 
     def __aiter__(self) -> Self:
         """Return itself. If the reply has ended, raise StateError."""
@@ -114,7 +126,7 @@ class Edits:
             this = weakref.ref(self)
 
             def consumer_ended(task: asyncio.Task[Any]) -> None:
-                edits = this()  # a traceback may keep it alive after its task
+                edits = this()  # a traceback may keep the object alive after its task
                 if edits is not None and edits._loop is not None:
                     edits._error = StateError(
                         "the task that read these edits has ended; read all edits in one task"
@@ -129,8 +141,8 @@ class Edits:
         """Return the next edit, at least ``every`` seconds after the consumer finished the last one.
 
         Raises:
-            StopAsyncIteration: Everything was shown.
-            MintlifyError: The answer failed. All text received before was shown.
+            StopAsyncIteration: All text was shown.
+            MintlifyError: The answer failed. All text that arrived before was shown.
             StateError: Another task is waiting for the next edit, or the task that iterated has ended.
         """
         if self._stepping:
@@ -138,10 +150,11 @@ class Edits:
         self._stepping = True
         self._report(None)
         try:
-            if self._sending:
-                self._due, self._sending = asyncio.get_running_loop().time() + self._every, False
-            edit = await self._next()
-            self._sending = edit is not None
+            if (sent := self._sending) is not None:
+                self._due, self._sending = asyncio.get_running_loop().time() + self._every, None
+                if sent.final:  # many messages may be ready, and a consumer that never waits stops the loop
+                    await asyncio.sleep(0)
+            edit = self._sending = await self._next()
         finally:
             self._stepping = False
             self._report(self._splitter.shown_length)
@@ -157,79 +170,90 @@ class Edits:
 
     async def _next(self) -> Edit | None:
         """Return the next edit, or None after the last one."""
-        time = asyncio.get_running_loop().time
         if self._pieces is None and not self._over:
             await self._open()
-        while await self._read_piece(self._due):  # all text that has arrived
-            pass
-        while not self._over:
-            pause_at = self._last_text_at + max(self._every, SHORTEST_PAUSE)
-            is_paused = time() >= pause_at
-            edit = self._splitter.next_edit(pause=is_paused)
-            if edit is not None:
-                return edit
-            await self._read_piece(math.inf if is_paused else pause_at)
-            # A read that must wait is cancelled at the time that is due, which costs more than reading.
-            while self._has_queued() and await self._read_piece(self._due):
-                pass
+        if asyncio.get_running_loop().time() < self._due:
+            await self._read_arriving()
+        edit = await self._growing_edit()
+        if edit is not None:
+            return edit
         if self._last_edits is None:
             is_complete = self._error is None and self._answer.complete
             try:
                 self._splitter.close(self._tail() if is_complete and self._tail is not None else "")
-            except Exception as error:  # of the user's function
+            except Exception as error:  # from the user's function
                 self._error = error
                 self._splitter.close()
             self._last_edits = deque(iter(self._splitter.next_edit, None))
         if self._last_edits or self._error is not None:  # the consumer will show a message about the error
-            await asyncio.sleep(max(0.0, self._due - time()))
+            await asyncio.sleep(max(0.0, self._due - asyncio.get_running_loop().time()))
         return self._last_edits.popleft() if self._last_edits else None
 
     async def _open(self) -> None:
-        """Open the reply and take the text of the events that were read before."""
+        """Open the reply, and take the text of the events that were read before."""
         self._loop = asyncio.get_running_loop()
         try:
-            # In a conversation, the next turn starts only when this block is left.
+            # In a conversation, the next turn starts only after this block.
             await self._answer.__aenter__()
             aiter(self._answer)
         except Exception as error:
             self._over, self._error = True, error
         else:
             self._pieces = self._answer.text_stream
-            self._add(self._answer.text)
+            self._add(self._received().text_so_far)
 
     def _add(self, text: str) -> None:
         if text:
             self._splitter.feed(text)
             self._last_text_at = asyncio.get_running_loop().time()
 
-    async def _read_piece(self, until: float) -> bool:
-        """Read the next piece of text. Return False if none came before this time, or no more comes."""
-        if self._pieces is None or self._over:
-            return False
-        limit = asyncio.timeout_at(None if until == math.inf else until)
+    async def _growing_edit(self) -> Edit | None:
+        """Return the next edit, or None if no more text follows."""
+        time, pause = asyncio.get_running_loop().time, max(self._every, SHORTEST_PAUSE)
+        while not self._over:
+            # The text moves this limit. A limit for each piece would cost more than reading the piece.
+            with suppress(TimeoutError), TimeLimit(among=self._pauses) as limit:
+                while not self._over:
+                    pause_at = self._last_text_at + pause
+                    is_paused = time() >= pause_at
+                    edit = self._splitter.next_edit(pause=is_paused)
+                    if edit is not None:
+                        return edit
+                    limit.move(math.inf if is_paused else pause_at)
+                    await self._read_piece()
+                    if self._received().has_queued:
+                        await self._read_arriving()
+        return None
+
+    async def _read_arriving(self) -> None:
+        """Read the text that has arrived or arrives until an edit is due."""
+        time = asyncio.get_running_loop().time
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._due):
+                while not self._over and (self._received().has_queued or time() < self._due):
+                    await self._read_piece()
+
+    async def _read_piece(self) -> None:
+        """Wait for the next piece of text."""
+        assert self._pieces is not None
         try:
-            async with limit:
-                self._add(await anext(self._pieces))
+            self._add(await anext(self._pieces))
         except StopAsyncIteration:
             self._over = True
         except Exception as error:
-            if not (isinstance(error, TimeoutError) and limit.expired()):
-                self._over, self._error = True, self._error or error
-        else:
-            return True
-        return False
+            self._over, self._error = True, self._error or error
 
     def _report(self, shown_length: int | None) -> None:
         if self._on_shown is not None:
             self._on_shown(shown_length)
 
     def _leave(self, error: BaseException | None) -> None:
-        """Leave the reply's block without waiting for its end."""
+        """Leave the reply's block without waiting for the exit."""
         self._loop, self._over, self._last_edits = None, True, deque()
         _leave_soon(self._answer, error)
 
     async def close(self) -> None:
-        """Stop reading and close the reply. Safe to repeat."""
+        """Stop reading and close the reply. Repeated calls do nothing."""
         self._loop, self._over, self._last_edits = None, True, deque()
         self._report(self._splitter.shown_length)
         await self._answer.close()
@@ -249,13 +273,13 @@ class Edits:
     def __del__(self) -> None:
         loop = getattr(self, "_loop", None)
         if loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed
+            with suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(_leave_soon, self._answer, None)
 
 
 def _leave_soon(answer: GrowingAnswer, error: BaseException | None) -> None:
     async def leave() -> None:
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             await (answer.close() if error is None else answer.__aexit__(type(error), error, None))
 
     start_task(leave())

@@ -1,9 +1,9 @@
-"""Sources of an answer, and the pages that it suggests."""
+"""Finds the sources of an answer: each page once, with its sections."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, cast
 
 import attrs
@@ -16,17 +16,17 @@ from ..model.wire_value import WireValue
 from .site_links import SiteAddress
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
-"""Begins an address that is whole; a path that has a colon begins with a slash."""
+"""The start of a full URL. A path that contains a colon starts with a slash."""
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
 class AnswerSource(WireValue):
-    """A source of an answer: a page, a section of one, or a document.
+    """A source of an answer: a documentation page, a section of a page, or a document.
 
     Args:
         type: ``url`` (a page's URL), ``document``, or ``page`` (found by the ``search`` tool).
         url: The full URL if it is known, else the path relative to the site. None for a document.
-        title: Its title, or None.
+        title: The title of the source, or None.
         id: The source's id in the stream, or None.
         filename: A document's file name, or None.
         media_type: A document's media type, or None.
@@ -44,7 +44,7 @@ class AnswerSource(WireValue):
 
 
 def whole_address(url: str, site: str | None) -> str:
-    """Return the full URL of a path on *site*; an unchanged *url* if it is full or there is no site."""
+    """Return the full URL of a path on *site*. A full *url*, or any *url* without a site, is not changed."""
     if site is None or _is_whole(url):
         return url
     path = f"/{url.lstrip('/')}"
@@ -52,15 +52,15 @@ def whole_address(url: str, site: str | None) -> str:
 
 
 def sources_of(message: Message, *, site: str | None = None) -> list[AnswerSource]:
-    """Return the sources of *message* in the order of its parts, each page once, its sections under it.
+    """Return the sources of *message* in the order of its parts. Each page appears once, with its sections.
 
-    Sources are parts of their own, or results of the ``search`` tool. URLs that differ only in their anchor
-    are sections of one page. A path, and a full URL with that path, are one page. A page has the first title
-    that was given for it.
+    A source is a part, or a result of the ``search`` tool. URLs that differ only in their anchor are sections
+    of the same page. A path, and a full URL with that path, are the same page. The first title of a page is
+    used.
 
     Args:
         message: An assistant's message.
-        site: The site URL. Paths become full URLs.
+        site: The site URL. With it, paths become full URLs.
 
     Raises:
         ConfigurationError: *site* is not a full URL.
@@ -92,7 +92,7 @@ class _Page:
     def __init__(self, source: AnswerSource, address: str | None) -> None:
         self.first_source = source
         self.address = address
-        self.title: str | None = None  # of the page itself
+        self.title: str | None = None  # the title of the page itself
         self.sections: dict[str, AnswerSource] = {}
 
     def add(self, source: AnswerSource, anchor: str) -> None:
@@ -118,14 +118,14 @@ def _is_whole(url: str) -> bool:
 
 
 def _comparable_path(page: str) -> str:
-    """Return the path and the query of a URL, or of a path, as they are compared."""
+    """Return the path and the query of a URL or of a path, in a form for comparison."""
     _, scheme_mark, host_and_path = page.partition("://")
     path = host_and_path.partition("/")[2] if scheme_mark else page
     return path.strip("/")
 
 
 def _key(address: str) -> str:
-    """Return the common key of all URLs of one page."""
+    """Return a key that all URLs of one page have in common."""
     _, scheme_mark, host_and_path = address.partition("://")
     host = host_and_path.partition("/")[0].lower() if scheme_mark else ""
     return f"{host}/{_comparable_path(address)}"
@@ -148,7 +148,7 @@ def _all_sources(message: Message) -> Iterator[AnswerSource]:
 
 
 def _search_results(output: object) -> Iterator[AnswerSource]:
-    """Yield the documentation pages in a search's output. Skip anything else in it."""
+    """Yield the documentation pages in a search's output. Skip all other content."""
     results = (as_object(output) or {}).get("results")
     for result in cast("Sequence[object]", results) if isinstance(results, list) else ():
         page = as_object(result) or {}
@@ -156,32 +156,3 @@ def _search_results(output: object) -> Iterator[AnswerSource]:
         title = (as_object(page.get("metadata")) or {}).get("title") or page.get("title")
         if isinstance(path, str) and path:
             yield AnswerSource(type="page", url=path, title=title if isinstance(title, str) else None)
-
-
-@frozen(kw_only=True, eq=False, repr=False, match_args=False, slots=False)
-class Suggestion(WireValue):
-    """A page that an answer suggests.
-
-    Args:
-        title: The text to show.
-        path: The page's full URL if it is known, else its path on the site.
-    """
-
-    title: str
-    path: str
-
-
-_BULLET: Final = r"[ \t]*(?:[-*][ \t]+)?"
-
-
-def suggestions_in(lines: Iterable[str], site: str | None = None) -> Iterator[Suggestion]:
-    """Yield the suggestions in the lines of a block: ``(Title)[/path]`` or ``[Title](/path)`` each."""
-    for line in lines:
-        # The end of the line is stripped first, because an expression that looks for it after each ``)[``
-        # takes time quadratic in the length of the line.
-        link = re.sub(_BULLET, "", line.rstrip(" \t\r\n"), count=1)
-        between, end = (")[", "]") if link.startswith("(") else ("](", ")")
-        at = link.rfind(between, 2, -2)  # neither the title nor the path is empty
-        title, path = link[1:at], link[at + 2 : -1]
-        if at > 0 and link[0] in "([" and link[-1] == end and end not in path and path.split() == [path]:
-            yield Suggestion(title=title, path=whole_address(path, site))

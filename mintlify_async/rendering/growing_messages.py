@@ -1,7 +1,7 @@
 """The chat messages of a growing Markdown text, as edits of limited length. No I/O.
 
 Chat services accept messages of some thousand characters. A long answer is split between paragraphs, lines or
-words; :mod:`.message_splitting` finds these places. Text that was shown in a message is never taken back.
+words; :mod:`.message_splitting` finds these places. Text that a message has shown is never taken back.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from ..checks import check_number
 from .message_splitting import LOOKAHEAD, WORD, Draft, Place, end_of
 
 MIN_LIMIT: Final = 200
-"""Smallest limit of a message: below it, the marks of quotes and code blocks would leave no room for text."""
+"""Minimum for the limit of a message. With less, the marks of quotes and code blocks would leave no room."""
 
 
 @frozen(kw_only=True)
 class Edit:
-    """One change of one chat message: a new message the first time, an edit afterwards.
+    """One change of one chat message. The first change sends the message, and later changes edit it.
 
     Args:
-        index: The message's number, from 0: an answer that is longer than the limit continues in the next.
-        text: The message's complete text now: never empty, no longer than the limit, no code block left open.
-        delta: The text to append to the message, for services that can append; never empty. The deltas of a
-            complete message together are its text.
+        index: The message's number, from 0. An answer that is longer than the limit continues in the next
+            message.
+        text: The message's current text. It is never empty, fits the limit, and closes its code blocks.
+        delta: The text to append to the message, for services that can append. It is never empty. The deltas
+            of a complete message together are its text.
         final: Whether this message is complete. If the full text was already shown during a pause, no edit
-            with ``final=True`` follows. The message is complete when the next *index* appears or the loop
-            ends.
+            with ``final=True`` follows. Then the message is complete when the next *index* appears or the
+            loop ends.
     """
 
     index: int
@@ -45,15 +46,15 @@ def split_markdown(text: str, limit: int) -> list[str]:
 
     Args:
         text: Markdown, such as ``answer.text``.
-        limit: The longest message, in UTF-16 code units (Telegram: 4096, Discord: 2000); at least 200,
-            because a message repeats the marks of quotes and code blocks.
+        limit: Maximum length of a message, in UTF-16 code units (Telegram: 4096, Discord: 2000). At least
+            200, because a message repeats the marks of quotes and code blocks.
 
     Returns:
         The messages, in order. No message is empty. Each ends at the best place in its last third: between
         paragraphs, else between lines, else between words outside of links, code and bold text. A code block
         that is split is closed in one message and opened again in the next. A message that starts inside a
-        quote repeats its marks, and one that starts inside a list item leaves out the item's indentation.
-        Else, only white space between two messages is left out.
+        quote repeats the quote's marks. A message that starts inside a list item leaves out the item's
+        indentation. Otherwise, only the white space between two messages is left out.
 
     Raises:
         ConfigurationError: *limit* is below 200.
@@ -70,7 +71,7 @@ def split_markdown(text: str, limit: int) -> list[str]:
 
 
 _AMBIGUOUS_END: Final = " \t\r\n\f\v`~>"
-"""Characters that do nothing at the end of a text, and may begin a code block when more text follows."""
+"""Characters that do nothing at the end of a text, and may start a code block if more text follows."""
 _BLANK_LINES: Final = re.compile(r"(?:\s*\n)?")
 _BLANKS: Final = re.compile(r"\s*")
 
@@ -80,27 +81,27 @@ class MarkdownSplitter:
 
     After each :meth:`feed`, and after :meth:`close`, call :meth:`next_edit` until it returns None.
 
-    Each call looks for the places where the current message may end. A later place is never worse than an
-    equal one before it. So the message ends at the best place or after it, and the text before that place can
-    be shown. Without pauses, the messages are the same however the text arrives.
+    Each call looks for the places where the current message may end. If two places are equally good, the
+    later one is used. So a message never ends before the best place found, and the text up to this place can
+    be shown. Without pauses, the messages do not depend on how the text arrives.
 
     Args:
-        limit: The longest message, in UTF-16 code units; at least 200.
+        limit: Maximum length of a message, in UTF-16 code units; at least 200.
 
     Attributes:
-        shown_length: How many characters of the text were shown, the blanks between messages included.
+        shown_length: Number of characters of the text that were shown, with the blanks between messages.
     """
 
     def __init__(self, limit: int) -> None:
         check_number(limit, "limit", MIN_LIMIT, whole=True)
         self._limit = limit
         self._text: str = ""
-        self._start: int = 0  # of the current message, in this text
-        self._pieces: list[str] = []  # follow this text
-        self._ambiguous: list[str] = []  # follow these pieces
+        self._start: int = 0  # position of the current message in _text
+        self._pieces: list[str] = []  # pieces to add after _text
+        self._ambiguous: list[str] = []  # pieces to add after _pieces
         self._closed = False
-        self._idle_length: int = 0  # up to this length of its text, only a new line changes a message
-        self._offset: int = 0  # of this text in all that was fed
+        self._idle_characters: int = -1  # this number of new characters needs no edit, unless a line ends
+        self._offset: int = 0  # position of _text in the complete text
         self._index: int = 0
         self._begin(Draft(limit))
         self.shown_length: int = 0
@@ -110,9 +111,9 @@ class MarkdownSplitter:
         self._draft: Draft = (
             draft  # the message up to the line that may grow, so that lines are read only once
         )
-        self._floor: int = len(draft.text) + 1  # the message does not end before this place
-        self._last_text: str = ""  # of the last edit of this message
-        self._delta_length: int = 0  # characters of its deltas so far
+        self._floor: int = len(draft.text) + 1  # the message ends at or after this position
+        self._last_text: str = ""  # the text of this message's last edit
+        self._delta_length: int = 0  # characters of this message's deltas up to now
 
     def feed(self, text: str) -> None:
         """Add the next piece of text."""
@@ -123,7 +124,7 @@ class MarkdownSplitter:
         self._ambiguous.append(text[len(body) :])
 
     def close(self, below: str = "") -> None:
-        """Mark the end of the text. The text *below* follows after a blank line."""
+        """Mark the end of the text. Then add the text *below*, after a blank line."""
         self._pieces += self._ambiguous
         self._join()
         self._text = f"{self._text.rstrip()}\n\n{below.strip()}".rstrip()
@@ -131,23 +132,23 @@ class MarkdownSplitter:
         self._closed = True
 
     def next_edit(self, *, pause: bool = False) -> Edit | None:
-        """Return the next change of the shown text. None if it needs more text.
+        """Return the next change of the shown text. None if more text is needed.
 
-        The last words are held back, because they may be incomplete and the final edit of a message adds to
-        them.
+        The last words are held back, because they may be incomplete, and because the final edit of a message
+        needs new text.
 
         Args:
-            pause: Whether the text pauses. If true, all of it is shown.
+            pause: Whether no text arrives at the moment. If true, all text is shown.
         """
         if pause:
             marks = (blanks := "".join(self._ambiguous)).rstrip()
             self._pieces.append(marks)
             self._ambiguous = [blanks[len(marks) :]]
-        self._join()
         is_settled = self._closed or pause
         if not is_settled and self._is_idle():
             return None
-        self._idle_length = 0
+        self._join()
+        self._idle_characters = -1
         while self._has_more():
             draft = self._filled(is_settled=is_settled)
             end, places = draft.end, draft.places[bisect_left(draft.places, (self._floor,)) :]
@@ -168,7 +169,7 @@ class MarkdownSplitter:
                     self._begin_after(end)
                 return edit
             else:
-                self._idle_length = self._length_of_no_edit(draft, best)
+                self._idle_characters = self._characters_of_no_edit(draft, best)
                 # The best place is held back. Behind a block's end, the shown text would not change.
                 certain_places = (
                     place for place in reversed(places) if place.end < best.end and not place.ends_block
@@ -187,18 +188,19 @@ class MarkdownSplitter:
 
     def _is_idle(self) -> bool:
         """Return whether the text has not grown enough for another edit."""
-        is_short = len(self._text) - self._start <= self._idle_length
-        return is_short and self._text.find("\n", self._start + self._draft.at) < 0
+        new = "".join(self._pieces)
+        self._pieces = [new]
+        return len(new) <= self._idle_characters and "\n" not in new
 
-    def _length_of_no_edit(self, draft: Draft, best: Place) -> int:
-        """Return up to which length the text of *draft* gives no other edit, if its last line does not end.
+    def _characters_of_no_edit(self, draft: Draft, best: Place) -> int:
+        """Return how many more characters of its last line give no other edit of *draft*.
 
-        *best* is its best place. If that is at the end of a line, no word of the last line is better.
+        *best* is its best place. A place at the end of a line is better than any place in the last line.
         """
         if best.rank > WORD and best.units >= draft.late and draft.at > self._draft.at:
             end = self._draft.end if draft.places[-1].line is None else draft.end  # marks may not fit
-            return end.following + LOOKAHEAD - 1
-        return len(self._text) - self._start
+            return self._start + end.following + LOOKAHEAD - 1 - len(self._text)
+        return 0
 
     def _begin_after(self, place: Place) -> None:
         """Start a message after *place*."""
@@ -207,7 +209,7 @@ class MarkdownSplitter:
         self._begin(Draft(self._limit, place.blocks, place.line))
 
     def _has_more(self) -> bool:
-        """Return whether there is text, without blank lines before a message and long indentation."""
+        """Remove blank lines and long indentation at the start of a message. Return whether text remains."""
         if not self._draft.at:
             line = end_of(_BLANK_LINES, self._text, self._start)
             word = end_of(_BLANKS, self._text, line)
@@ -215,11 +217,11 @@ class MarkdownSplitter:
         return self._start < len(self._text)
 
     def _filled(self, *, is_settled: bool) -> Draft:
-        """Return the message with all its lines. *is_settled* says that the last one does not grow."""
+        """Return the message with all its lines. *is_settled* means that the last line does not grow."""
         draft, text = self._draft, self._text
         while not draft.is_too_long:
             at = self._start + draft.at
-            # Of a longer line, the rest is not needed.
+            # The rest of a longer line is not needed.
             most = end_of(_BLANKS, text, at + self._limit) + LOOKAHEAD
             newline = text.find("\n", at, most)
             if newline < 0:
@@ -230,7 +232,7 @@ class MarkdownSplitter:
         return draft
 
     def _edit(self, draft: Draft, place: Place, *, final: bool) -> Edit | None:
-        """Return the edit that shows the message up to *place*; None if that adds nothing."""
+        """Return the edit that shows the message up to *place*. None if the shown text would not change."""
         body = draft.text[: place.end].rstrip()
         text = body + place.closing
         appended = text if final else body

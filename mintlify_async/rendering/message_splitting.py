@@ -1,9 +1,9 @@
-"""Where a chat message may end, and what the next one repeats, while it is filled line by line. No I/O.
+"""The places where a chat message may end, and the marks that the next message repeats. No I/O.
 
-Each message alone shows the blocks that the complete text has. An open code block is closed at its end and
-opened again in the next message. A message that starts inside a quote repeats its marks. One that starts
-inside a list item leaves out the item's indentation, because that would make code of the text. So a draft
-follows two states: what is open in the text, and what is open in the message.
+Each message alone shows the same blocks as the complete text. An open code block is closed at the end of a
+message and opened again in the next. A message that starts inside a quote repeats the quote's marks. Inside a
+list item, it leaves out the item's indentation, which would turn the text into code. So a draft follows two
+states: the blocks that are open in the text, and the blocks that are open in the message.
 """
 
 from __future__ import annotations
@@ -30,46 +30,46 @@ from .blocks import (
 from .spans import SpanReader
 
 LONG_WORD: Final = 24
-"""A word of more characters is shown while it grows, and may be cut; some languages have no blanks."""
+"""A longer word is shown while it grows, and may be cut, because some languages have no blanks."""
 
 JOINER: Final = "\u200d"
 LONGEST_CHARACTER: Final = 32
-"""How many code points are looked at for the start of a joined emoji. More of them are cut anywhere."""
+"""Number of code points to check for the start of a joined emoji. A longer emoji may be cut."""
 
 LOOKAHEAD: Final = HEAD_CHARACTERS + LONG_WORD
-"""What follows a place decides its rank, so more text than a message is read."""
+"""Number of characters to read after a message, because the text after a place decides its rank."""
 
 NEAR_CHARACTERS, FAR_CHARACTERS = 30, 240
-"""How much text is searched first for words where a message may end, and how much if that is not enough."""
+"""Number of characters to search first for words where a message may end, and then, if necessary."""
 
 INFO_CHARACTERS: Final = 20
-"""Longest language name of a code block that is repeated where the block is opened again."""
+"""Maximum length of a code block's language that is repeated when the block is opened again."""
 
 MOST_QUOTES, MOST_MARKS = 12, 16
-"""How many marks of quotes, and how long a mark of a code block, a message repeats. The smallest has room."""
+"""Maximum number of quote marks, and length of a code block's mark, in a message. They fit into 200 units."""
 
 _BLANKS: Final = re.compile(r"\s*")
 _WORD: Final = re.compile(r"\S+")
 _MARKS: Final = re.compile(r"(?:[\s>]|(?:[-+*]|\d{1,9}[.)])(?=\s))*")
 _LIKE_BLOCK: Final = re.compile(r"```|~~~|(?:[-+*>]|#{1,6})(?=\s|\Z)|\d{1,9}(?:[.)](?=\s|\Z)|\Z)")
-"""A word that would start a block of another kind, at the start of a message."""
-_MARK_STARTS: Final = frozenset("`~-+*>#0123456789")  # few words start so: a look at the rest costs more
+"""A word that would start another kind of block at the start of a message."""
+_MARK_STARTS: Final = frozenset("`~-+*>#0123456789")  # few words start so, and checking the rest is slower
 
 LETTER, SPAN_WORD, SPAN_LINE, WORD, CODE_LINE, LINE, PARAGRAPH = range(7)
-"""The ranks of places where a message may end, best last; two are inside a link or other marked words."""
+"""The ranks of places where a message may end, best last. SPAN_… are inside a link or other marked words."""
 
 
 class Place(NamedTuple):
     """A place where a message may end.
 
     Attributes:
-        end: Where in the message.
+        end: The position of the place in the message.
         following: Where the next message starts, counted from the start of this message in the text.
-        rank: How good it is.
-        units: The length of the message up to there, in UTF-16 code units.
-        closing: What closes the code block that is open there.
-        blocks: What is open in the text there.
-        line: What continues in the next message if the place is inside a line, or None.
+        rank: The rank of the place.
+        units: The length of the message up to the place, in UTF-16 code units.
+        closing: The text that closes the code block that is open at the place.
+        blocks: The blocks that are open in the text at the place.
+        line: For a place inside a line, the line that continues in the next message. Otherwise None.
     """
 
     end: int
@@ -82,18 +82,18 @@ class Place(NamedTuple):
 
     @property
     def ends_block(self) -> bool:
-        """Whether a code block that is open there is not opened again."""
+        """Whether the message closes a code block that is not opened again."""
         return self.closing != "" and self.blocks.fence is None
 
 
 class _Shown(NamedTuple):
-    """A line as the message shows it.
+    """A line in the form that the message shows.
 
     Attributes:
-        lead: A blank line before it, or no text.
-        body: Its text.
-        after: What is open in the message after it.
-        prefixes: By container of the text, what starts a line in it.
+        lead: A blank line before the line, or no text.
+        body: The text of the line.
+        after: The blocks that are open in the message after the line.
+        prefixes: By container of the text: the text that starts a line in this container.
     """
 
     lead: str
@@ -103,20 +103,20 @@ class _Shown(NamedTuple):
 
 
 class Draft:
-    """A message, filled up to a line.
+    """A message that is filled line by line.
 
     Args:
-        limit: The longest message, in UTF-16 code units.
-        blocks: What is open in the text where it starts.
-        line: What continues, if it starts inside a line.
+        limit: Maximum length of the message, in UTF-16 code units.
+        blocks: The blocks that are open in the text at the start of the message.
+        line: If the message starts inside a line, this line.
 
     Attributes:
-        text: What it shows.
-        places: Where it may end, but for its end.
+        text: The text of the message.
+        places: The places where the message may end, except the last.
         at: Where the next line starts, counted from the start of the message in the text.
-        end: The last place where it may end.
-        is_too_long: Whether more follows than fits.
-        late: Where its last third starts, in UTF-16 code units.
+        end: The last place where the message may end.
+        is_too_long: Whether the text continues after the limit.
+        late: Where the last third of the message starts, in UTF-16 code units.
     """
 
     def __init__(self, limit: int, blocks: OpenBlocks = START, line: MarkdownLine | None = None) -> None:
@@ -132,11 +132,11 @@ class Draft:
         self.places: list[Place] = []
         self.at: int = 0
         self._is_empty: bool = True
-        self._unclosed: str = ""  # what closes a block that ended without a line of its own
-        self._gap: str = ""  # blank lines after the last line
+        self._unclosed: str = ""  # closes a block that ended without a closing line
+        self._gap: str = ""  # the blank lines after the last line
         self._after_blank_line: bool = False
-        self._marks: tuple[str, ...] = ()  # open in the paragraph
-        self._spans = SpanReader()  # copies share it: the line that grows is read once
+        self._marks: tuple[str, ...] = ()  # the marks that are open in the paragraph
+        self._spans = SpanReader()  # shared by copies, so that a growing line is read once
         self._chosen: tuple[str, str, int] | None = None  # how the line that grows was shown, up to where
         self.is_too_long: bool = False
         self.end: Place = Place(0, 0, LETTER, 0, self._closing(), blocks)
@@ -148,16 +148,16 @@ class Draft:
         return draft
 
     def keep_shown(self, shown: Draft) -> None:
-        """Note that *shown*, this message with the line that grows, was shown: this line stays as it is."""
+        """Keep the form in which *shown* showed the growing line. *shown* is this message with that line."""
         self._chosen = shown._chosen
 
     def add_line(self, text: str, *, is_whole: bool, grows: bool = False) -> None:
-        """Add the next line of the text, without its ending, or the start of a line that does not fit.
+        """Add the next line of the text without its ending, or the start of a line that does not fit.
 
         Args:
             text: The line.
-            is_whole: Whether its ending follows.
-            grows: Whether its last word may be incomplete.
+            is_whole: Whether the line's ending follows.
+            grows: Whether the last word may be incomplete.
         """
         source, before = text.rstrip(), self._blocks
         if grows and self._line is None and not is_settled(source):
@@ -182,7 +182,7 @@ class Draft:
             self._chosen = None
 
     def _shown_line(self, source: str, line: MarkdownLine) -> _Shown:
-        """Return how the message shows a line, so that it is there what it is in the text."""
+        """Return the line in a form that has the same meaning in the message as in the text."""
         before = self._blocks
         kept = self._prefixes[: None if line.kind == "more" else line.depth]
         if self._shown == before and self._line is None and self._chosen is None:
@@ -206,7 +206,7 @@ class Draft:
         return _Shown(*candidates[best], after, (*kept, *[""] * (new - len(found)), *found))
 
     def _candidates(self, source: str, line: MarkdownLine) -> Iterator[tuple[str, str]]:
-        """Yield a blank line or nothing, and what the line may look like, the most faithful first."""
+        """Yield possible forms of the line, best first: a blank line or no text, and the line."""
         continues = line.kind == "more"
         if self._line is not None:
             indent = "    " if line.is_code and line.after.fence is None else ""
@@ -235,7 +235,7 @@ class Draft:
                 yield lead, start + bare
 
     def _is_same(self, got: MarkdownLine, line: MarkdownLine, kept: tuple[str, ...]) -> bool:
-        """Return whether a line of the message is what *line* is in the text, and leaves the same open."""
+        """Return whether a line of the message has *line*'s kind in the text, and opens the same blocks."""
         a, b = got.after, line.after
         new = b.containers[len(kept) :]
         first = sum(map(bool, kept))
@@ -247,14 +247,14 @@ class Draft:
         )
 
     def _add_place_before(self, line: MarkdownLine, body: str, end: int) -> None:
-        """Add the place before a line, which ends at *end* in the text."""
+        """Add the place before a line. It ends at *end* in the text."""
         before, following, rank = self._blocks, self.at, LINE
         blocks = before
         if line.kind != "more":
             self._marks = ()
         if self._is_empty:
             return
-        if line.kind == "closing":  # this line is left out, because the message closes the block
+        if line.kind == "closing":  # left out, because the message closes the block
             following, blocks = end, line.after
         elif before.fence is not None and line.after is before:
             rank = CODE_LINE
@@ -263,7 +263,7 @@ class Draft:
             if self._after_blank_line or line.kind == "opening":
                 rank = PARAGRAPH
             elif line.kind == "more" and _LIKE_BLOCK.match(bare := body.lstrip(" >")):
-                if read_line(bare).kind == "opening":  # it would be a code block
+                if read_line(bare).kind == "opening":  # alone, it would be a code block
                     return
                 rank = LETTER
             elif self._marks:
@@ -273,7 +273,7 @@ class Draft:
     def _add_body(
         self, body: str, line: MarkdownLine, source_end: int, *, is_whole: bool, grows: bool
     ) -> None:
-        """Add the text of a line, as much as fits, and the places in it."""
+        """Add as much text of a line as fits, and the places in it."""
         closing = self._closing()
         fitting = _fitting(body, max(self._limit - self._units - utf16_units(closing), 0))
         self.is_too_long = fitting < len(body)
@@ -304,18 +304,18 @@ class Draft:
     ) -> list[tuple[int, int, int]]:
         """Return the places in *line* where the message may end, in order: end, rank, start of the next word.
 
-        *ends* says that the message may end in the last word, too.
+        *ends* means that the message may also end in the last word.
         """
         window = end_of(_BLANKS, line, end) + LOOKAHEAD
         late = end - max(0, self._units + utf16_units(line[:end]) - self.late)
-        # Of the words outside of spans, only the last one is needed, and one before it.
+        # Outside of spans, only the last word and one word before it are needed.
         for place in (end - NEAR_CHARACTERS, end - FAR_CHARACTERS, late - FAR_CHARACTERS, 0):
             start = max(0, place)
             words = _joined_words(line, start, window)
             places = [*_word_places(words, end, spans)]
             if start == 0 or any(rank == WORD for _, rank, _ in places[1:]):
                 break
-            # The others are no places for the end of a full message.
+            # Earlier places cannot be the end of a full message.
             if len(places) > 1 and self._units + utf16_units(line[: places[0][0]]) < self.late:
                 break
         first, last = next((word for word in reversed(words) if word[0] < end), (0, 0))
@@ -354,7 +354,7 @@ def end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _fitting(text: str, room: int) -> int:
-    """Return how many characters of *text* are no longer than *room*."""
+    """Return the number of characters of *text* that fit into *room*, in UTF-16 code units."""
     most = min(len(text), room)
     if utf16_units(text[:most]) > room:
         most = bisect_right(range(1, most + 1), room, key=lambda n: utf16_units(text[:n]))
@@ -362,7 +362,7 @@ def _fitting(text: str, room: int) -> int:
 
 
 def _outside_character(text: str, at: int) -> int:
-    """Return the last place up to *at* that does not cut an accent or a joined emoji off, if one is near."""
+    """Return the last place up to *at* that cuts no accent or joined emoji, or *at* if none is near."""
     for place in range(at, max(0, at - LONGEST_CHARACTER), -1):
         if place == len(text) or not (_extends(text[place]) or text[place - 1] == JOINER):
             return place
@@ -370,23 +370,23 @@ def _outside_character(text: str, at: int) -> int:
 
 
 def _extends(character: str) -> bool:
-    """Whether *character* is part of what people see as the character before it."""
+    """Whether *character* is displayed as part of the character before it."""
     return character == JOINER or "\U0001f3fb" <= character <= "\U0001f3ff" or category(character)[0] == "M"
 
 
 def _prefix(width: int) -> str:
-    """Return what starts a line in a quote, or in a list item of this width."""
+    """Return the text that starts a line in a quote, or in a list item of this width."""
     return " " * width or "> "
 
 
 def _quotes(containers: tuple[int, ...]) -> tuple[str, ...]:
-    """Return what a new message has in place of these containers: the marks of the first quotes."""
+    """Return the marks of the first quotes. A new message starts with them instead of the containers."""
     quotes = [at for at, width in enumerate(containers) if width == QUOTE][:MOST_QUOTES]
     return tuple("> " if at in quotes else "" for at in range(len(containers)))
 
 
 def _opening(blocks: OpenBlocks, prefixes: tuple[str, ...]) -> tuple[str, OpenBlocks]:
-    """Return the line that opens a code block again, if one is open, and what is open after it."""
+    """Return the line that opens the open code block again, if any, and the blocks that are open after it."""
     if blocks.fence is None:
         return "", START
     word = blocks.fence.info.strip().partition(" ")[0]
@@ -398,7 +398,7 @@ def _opening(blocks: OpenBlocks, prefixes: tuple[str, ...]) -> tuple[str, OpenBl
 
 
 def _from_column(line: str, column: int) -> str:
-    """Return *line* from this column on."""
+    """Return *line* from this column to its end."""
     if "\t" not in line[:column]:
         return line[column:]
     at = next(at for at in numbers() if at == len(line) or len(line[:at].expandtabs(4)) >= column)
@@ -416,7 +416,7 @@ def _word_places(
 
 
 def _joined_words(line: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Return where words start and end. One that looks like a block's start belongs to the word before it."""
+    """Return the ranges of words. A word that looks like a block's start belongs to the word before it."""
     words: list[tuple[int, int]] = []
     for match in _WORD.finditer(line, start, end):
         if words and line[match.start()] in _MARK_STARTS and _LIKE_BLOCK.match(line, match.start()):
@@ -427,6 +427,6 @@ def _joined_words(line: str, start: int, end: int) -> list[tuple[int, int]]:
 
 
 def _is_boundary(text: str, at: int) -> bool:
-    """Return whether a message may start at *at*, inside a word, with neither a mark nor a block."""
+    """Return whether a message may start inside a word at *at*, without splitting a character or a block."""
     joins = category(text[at]).startswith("M") or "\udc00" <= text[at] <= "\udfff"
     return not joins and not text[at].isspace() and not _LIKE_BLOCK.match(text, at)

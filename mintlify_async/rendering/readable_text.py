@@ -1,8 +1,8 @@
-"""The text of an answer as people read it, whole or while it grows. No I/O.
+"""The text of an answer for display, complete or while it grows. No I/O.
 
 A blank line separates text parts, the ``suggestions`` block is left out, and characters are complete. With
-the site URL, links to its pages become full URLs. :class:`ReadableText` makes every view of an answer's text,
-so all views agree.
+the site URL, links to its pages become full URLs. All views of an answer's text use this class, so they
+agree.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from attrs import evolve
 
 from ..messages import Message, TextPart, clean_text
 from .blocks import HEAD_CHARACTERS, QUOTE, START, OpenBlocks, is_settled, read_line
-from .finding_sources import Suggestion, suggestions_in
 from .site_links import SiteLinks
 
 _MAY_OPEN: Final = re.compile(r"( {0,3})(?:`{0,2}|~{0,2}|(?:`{3,}|~{3,})[ \t]*([a-z]*)[ \t\r]*)\Z")
@@ -26,30 +25,30 @@ _SPACE: Final = " \t\r\n"
 
 
 def text_of(message: Message, *, site: str | None = None) -> str:
-    """Return the text of an assistant's message as people read it.
+    """Return the text of an assistant's message for display.
 
-    Its text parts stand apart by a blank line. The ``suggestions`` block is left out; see
-    :func:`suggestions_of`. ``Message.text`` has the parts joined as they are.
+    A blank line separates its text parts. The ``suggestions`` block is left out; see :func:`suggestions_of`.
+    ``Message.text`` joins the parts without changes.
 
     Args:
         message: The message.
-        site: The site URL. Links to paths outside of code become full URLs.
+        site: The site URL. With it, links to paths outside of code become full URLs.
     """
     return text_after("", message, site)
 
 
 def text_after(earlier: str, message: Message, site: str | None) -> str:
-    """Return the text of *message*, as :func:`text_of`, after the text *earlier* of replaced messages."""
+    """Return the text *earlier* of replaced messages, then :func:`text_of` the message."""
     text = ReadableText(site, has_shown=bool(earlier))
-    return "".join([earlier, *(text.feed(part) + text.end_part() for part in _texts(message))])
+    return "".join([earlier, *(text.feed(part) + text.end_part() for part in texts_of(message))])
 
 
 def shorten(message: Message, characters: int, site: str | None = None) -> Message:
-    """Return *message* up to where *characters* of its text, as :func:`text_of` returns it, are complete.
+    """Return *message* up to the end of *characters* characters of its text as :func:`text_of` counts.
 
     Args:
         message: An assistant's message.
-        characters: How many characters of its text stay.
+        characters: The number of characters of its text to keep.
         site: The site URL, as for the text.
     """
     for at, part in enumerate(message.parts):
@@ -66,110 +65,72 @@ def _length(message: Message, at: int, part: TextPart, site: str | None, end: in
 
 
 def _cut(message: Message, at: int, part: TextPart, end: int) -> Message:
-    """Return *message* up to the place *end* of its *part*, which is the one at index *at*."""
+    """Return *message* up to the position *end* in its *part*, which has the index *at*."""
     return evolve(message, parts=(*message.parts[:at], evolve(part, text=part.text[:end])))
 
 
-def suggestions_of(message: Message, *, site: str | None = None) -> list[Suggestion]:
-    """Return the pages that an assistant's message suggests, each once.
-
-    Args:
-        message: The message.
-        site: The site URL. Paths become full URLs.
-    """
-    pages: dict[str, Suggestion] = {}
-    for part in _texts(message):
-        for suggestion in suggestions_in(_hidden_lines(part), site):
-            pages.setdefault(suggestion.path, suggestion)
-    return list(pages.values())
-
-
-def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
-    r"""Split the ``suggestions`` block off a text.
-
-    The assistant may add a fenced block of reversed links (``(Title)[/path]``) for buttons. Blocks inside
-    other fenced blocks are left alone. A block whose end has not arrived yet is also split off. Blank lines
-    at the start and line endings at the end are removed.
-
-    Example:
-        >>> split_suggestions("See above.\n\n```suggestions\n(Quickstart)[/quickstart]\n```")
-        ('See above.', [Suggestion(title='Quickstart', path='/quickstart')])
-    """
-    readable = ReadableText()
-    return readable.feed(text) + readable.end_part(), list(suggestions_in(_hidden_lines(text)))
-
-
-def _texts(message: Message) -> Iterator[str]:
+def texts_of(message: Message) -> Iterator[str]:
+    """Return the texts of the text parts of *message*."""
     return (part.text for part in message.parts if isinstance(part, TextPart))
 
 
-def _hidden_lines(text: str) -> Iterator[str]:
-    """Yield the lines of *text* that belong to a ``suggestions`` block."""
-    blocks = START
-    for line in text.split("\n"):
-        before, blocks = blocks, read_line(line, blocks).after
-        if _hides(before) or _hides(blocks):
-            yield line
-
-
-def _hides(blocks: OpenBlocks) -> bool:
-    """Return whether a ``suggestions`` block is open, in no quote and in no list item."""
+def is_hidden(blocks: OpenBlocks) -> bool:
+    """Return whether a ``suggestions`` block is open, outside of quotes and list items."""
     return blocks.fence is not None and not blocks.containers and blocks.fence.info.strip() == "suggestions"
 
 
 class ReadableText:
-    """Turns the text parts of an answer into readable text.
+    """Makes the text for display from the text parts of an answer.
 
-    Feed the pieces of a part, then end it. The joined results do not depend on the cuts between pieces. The
-    start of a line is held back only while it may still open a ``suggestions`` block. Half a surrogate pair
-    is held back until its other half arrives, and line endings until text follows them. With *site*, the
-    start of a line is also held back until it is certain whether the line is code, and a link until it is
-    certain that it is one.
+    Feed the pieces of a part, then end it. The joined results do not depend on how the text is split. The
+    start of a line is held back while it may open a ``suggestions`` block. Half a surrogate pair is held back
+    until its other half arrives, and line endings until text follows. With *site*, the start of a line is
+    also held back until it is certain whether the line is code, and a link until it is complete.
 
     Args:
         site: The site URL.
         has_shown: Whether there is text before.
 
     Attributes:
-        has_shown: Whether text was returned, or there is text before. Then the text that replaces a dropped
-            part stands apart.
+        has_shown: Whether text was returned or shown earlier. Then a blank line separates it from the text
+            that replaces a discarded part.
     """
 
     def __init__(self, site: str | None = None, *, has_shown: bool = False) -> None:
         self._links = None if site is None else SiteLinks(site)
         self.has_shown = has_shown
-        self._has_text = has_shown  # whether there is text before, also if the links hold it back
+        self._has_text = has_shown  # like has_shown, but true also if the links hold the text back
         self._begin_part()
 
     def _begin_part(self) -> None:
         self._half = ""
-        self._line = ""  # the start of the present line
+        self._line = ""  # the start of the current line
         self._line_start = ""  # the hidden start of this line, which may open a suggestions block
-        self._is_new_line = True  # whether the links do not know what this line is
-        self._in_line = False  # whether text without a line ending is shown as it is
-        self._blocks = START  # before this line
+        self._is_new_line = True  # whether the links still need the kind of this line
+        self._in_line = False  # whether text without a line ending is returned unchanged
+        self._blocks = START  # the blocks that are open before the line
         self._space: list[str] = []  # the line endings held back, and the blanks after them
         self._apart = True  # whether a blank line belongs between the text before and the next text
 
     def feed(self, piece: str) -> str:
-        """Return the text to show from *piece* and from the text held back."""
+        """Return the text to show: from *piece*, and from the text held back before."""
         if self._half or not piece.isascii():
             text = self._half + piece
             self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
             piece = clean_text(text, streaming=True)
-        if self._in_line and "\n" not in piece and "\r" not in piece:  # most deltas
+        if self._in_line and "\n" not in piece and "\r" not in piece:  # true for most deltas
             return self._linked(piece)
         *lines, last_line = piece.split("\n")
         texts = [self._show(self._rest_of_line(line) + self._end_line()) for line in lines]
         texts.append(self._show(self._rest_of_line(last_line)))
-        is_holding = _hides(self._blocks) or self._apart or bool(self._space)
+        is_holding = is_hidden(self._blocks) or self._apart or bool(self._space)
         self._in_line = not is_holding and is_settled(self._line)
         shown = "".join(texts)
         self.has_shown = self.has_shown or shown != ""
         return shown
 
     def end_part(self) -> str:
-        """Return the text to show from the text still held back. The next piece starts another part."""
+        """Return the text that is still held back. The next piece starts another part."""
         text = self._rest_of_line("\ufffd") if self._half else ""
         if not self._take_line():
             text += self._line_start
@@ -181,15 +142,15 @@ class ReadableText:
         return output
 
     def drop_part(self) -> None:
-        """Drop the text held back of a void part. The next piece starts another part."""
+        """Discard the text that is held back. Its part was discarded. The next piece starts another part."""
         if self._links is not None:
             self._links.close()
         self._has_text = self.has_shown
         self._begin_part()
 
     def _rest_of_line(self, piece: str) -> str:
-        """Return the text to show from *piece*, which belongs to one line and has no line ending."""
-        if _hides(self._blocks):
+        """Return the text to show from *piece*, a piece of one line without a line ending."""
+        if is_hidden(self._blocks):
             self._line += piece[: HEAD_CHARACTERS - len(self._line)]
             return ""
         if len(self._line) < HEAD_CHARACTERS:
@@ -203,7 +164,7 @@ class ReadableText:
         return text
 
     def _may_open(self) -> bool:
-        """Return whether this line may open a ``suggestions`` block, after all quotes, items and blocks."""
+        """Return whether this line may open a ``suggestions`` block, outside of quotes, items and blocks."""
         match = _MAY_OPEN.match(self._line)
         if match is None or not "suggestions".startswith(match[2] or ""):
             return False
@@ -211,7 +172,7 @@ class ReadableText:
         return (containers[0] == QUOTE or len(match[1]) < containers[0]) if containers else fence is None
 
     def _note_kind(self) -> OpenBlocks:
-        """Tell the links what this line is. Return what is open after it."""
+        """Pass the kind of this line to the links. Return the blocks that are open after it."""
         line = read_line(self._line, self._blocks)
         if self._links is not None and self._is_new_line:
             self._links.begin_line(line)
@@ -219,13 +180,13 @@ class ReadableText:
         return line.after
 
     def _take_line(self) -> bool:
-        """Take the finished line. Return whether it belongs to a ``suggestions`` block."""
+        """End the line. Return whether it belongs to a ``suggestions`` block."""
         before, self._blocks = self._blocks, self._note_kind()
         self._is_new_line = True
-        return _hides(before) or _hides(self._blocks)
+        return is_hidden(before) or is_hidden(self._blocks)
 
     def _end_line(self) -> str:
-        """Return the rest of a finished line, with its line ending."""
+        """Return the rest of a complete line, with its line ending."""
         text, hidden = self._line_start, self._take_line()
         self._line = self._line_start = ""
         if not hidden:

@@ -1,7 +1,7 @@
-"""Links to paths of the documentation become full URLs, outside of code. No I/O.
+"""Completes links to paths of the documentation with the site URL, outside of code. No I/O.
 
-A run of backticks is code only if the same run follows in its paragraph. So a link after an open run is held
-back until that is certain.
+A run of backticks starts code only if the same run follows in its paragraph. So a link after an open run is
+held back until this is certain.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ENDS_PATH: Final = re.compile(r"[\s/?#)>]|\Z")
 
 
 class SiteAddress:
-    """The site URL, which is put before paths. A path may have the path of the site URL, or leave it out.
+    """The site URL, to put before paths. A path may start with the path of the site URL, or not.
 
     Attributes:
         path: The path of the site URL: empty, or with a slash at its start only.
@@ -30,13 +30,13 @@ class SiteAddress:
         self._host, self.path = scheme + mark + host, slash + path
 
     def before(self, path: str) -> str:
-        """Return what belongs before *path*, which starts with a slash."""
+        """Return the text to put before *path*. *path* starts with a slash."""
         has_path = path.startswith(self.path) and _ENDS_PATH.match(path, len(self.path))
         return self._host if has_path else self._host + self.path
 
 
 class SiteLinks:
-    """Completes the links of one text part in pieces. The joined results do not depend on the pieces."""
+    """Completes the links of one text part. The joined results do not depend on how the text is split."""
 
     def __init__(self, site: str) -> None:
         self._site = SiteAddress(site)
@@ -46,24 +46,24 @@ class SiteLinks:
             rf"\](?:\([ \t\r\n]{{0,9}}(?:<?(?:/[^\s)>]{{0,{self._longest}}})?)?)?\Z"
         )
         self._in_code_block = False
-        self._ready = ""  # the end of a paragraph that was held back
-        self._tail: list[str] = []  # the end of the text, which may be the start of a link or of code
+        self._ready = ""  # the end of a paragraph, which was held back
+        self._tail: list[str] = []  # the end of the text, if it may start a link or code
         self._run = ""  # the backticks that may have opened code
-        self._span: list[str] = []  # the text from these backticks on
-        self._held: list[str] = []  # the part of it that was not returned
+        self._span: list[str] = []  # the text since these backticks
+        self._held: list[str] = []  # the text in _span that was not returned
 
     def begin_line(self, line: MarkdownLine) -> None:
-        """Say what the text is that :meth:`feed` gets next, after the line ending."""
+        """Set the kind of the line that :meth:`feed` gets next, after the line ending."""
         if line.kind != "more":
             self._ready += self._end_paragraph()
         self._in_code_block = line.is_code
 
     def feed(self, text: str) -> str:
-        """Return the certain part of the text."""
+        """Add *text*. Return the text that cannot change any more."""
         if self._in_code_block:
             ready, self._ready = self._ready, ""
             return ready + text
-        if self._tail and self._tail[0][0] == "`" and not text.strip("`"):  # a run that grows
+        if self._tail and self._tail[0][0] == "`" and not text.strip("`"):  # a run of backticks that grows
             self._tail.append(text)
             return ""
         text = "".join([*self._tail, text])
@@ -73,12 +73,12 @@ class SiteLinks:
         return ready + self._complete(text, end)
 
     def close(self) -> str:
-        """Return the text held back. The next piece starts another part."""
+        """Return the text that is held back. The next piece starts another part."""
         ready, self._ready, self._in_code_block = self._ready + self._end_paragraph(), "", False
         return ready
 
     def _certain(self, text: str) -> int:
-        """Return the end of the part of *text* in which no mark is cut."""
+        """Return the length of *text* up to the first mark that may be incomplete."""
         bare = text.rstrip("`")
         escapes = len(bare) - len(bare.rstrip("\\"))
         if len(bare) < len(text) or escapes:
@@ -88,7 +88,7 @@ class SiteLinks:
         return len(text) if match is None else at
 
     def _complete(self, text: str, end: int) -> str:
-        """Return *text* up to *end* with full URLs, without what is held back."""
+        """Return *text* up to *end* with full URLs, without the text that is held back."""
         output: list[str] = []
         at = begin = 0
         while at < end:
@@ -112,7 +112,7 @@ class SiteLinks:
         return "".join(output)
 
     def _after_run(self, text: str, at: int, end: int, output: list[str]) -> int:
-        """Take the text after open backticks, up to *end*. Return the end of the code, or *end*."""
+        """Process the text after open backticks, up to *end*. Return the end of the code, or *end*."""
         stop = next((run.end() for run in _RUN.finditer(text, at, end) if run[0] == self._run), end)
         piece = text[at:stop]
         self._span.append(piece)
@@ -125,14 +125,14 @@ class SiteLinks:
         return stop
 
     def _end_paragraph(self) -> str:
-        """Return what was held back, now that no backticks follow."""
+        """Return the text that was held back. No backticks follow."""
         text = "".join([*self._span, *self._tail])
         shown = sum(map(len, self._span)) - sum(map(len, self._held))
         self._run, self._span, self._held, self._tail = "", [], [], []
         return self._completed(text)[shown:]
 
     def _completed(self, text: str) -> str:
-        """Return *text*, which reaches to the end of its paragraph, with full URLs."""
+        """Return *text*, the end of a paragraph, with full URLs."""
         runs: dict[int, list[int]] = {}
         for run in _RUN.finditer(text):
             runs.setdefault(len(run[0]), []).append(run.start())

@@ -1,6 +1,6 @@
-"""Spans of Markdown: links, code, bold and other marked words in a line, which should not be cut. No I/O.
+"""Spans of Markdown in a line: links, code, bold and other marked words, which should not be cut. No I/O.
 
-An open span counts until it is closed, because text that grows cannot tell whether that will happen.
+An open span counts as a span, because more text may close it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Final
 
 _MARK: Final = re.compile(r"(\\?)(`+|!?\[|\]\(|[\]()]|\*+|_+|~~+)")
 _MOST_MARKS: Final = 20
-"""How many marks may be open; a text that consists of marks would take quadratic time."""
+"""Maximum number of open marks. Without a limit, a text of marks would take quadratic time."""
 
 
 class SpanReader:
-    """Finds the marked words of one line after the other. Of a line that has grown, only the end is read."""
+    """Finds the marked words of each line. If a line has grown, only its end is read again."""
 
     def __init__(self) -> None:
         self._line = ""
@@ -23,16 +23,16 @@ class SpanReader:
     def _begin(self, before: tuple[str, ...]) -> None:
         self._before = before
         self._at = 0  # up to here, more text changes nothing
-        self._marks = [*before]  # open there
-        self._start = 0  # of the span that is open there
-        self._spans: list[tuple[int, int]] = []  # that have ended there
+        self._marks = [*before]  # the marks that are open at _at
+        self._start = 0  # the start of the span that is open at _at
+        self._spans: list[tuple[int, int]] = []  # the spans that have ended before _at
 
     def read(self, line: str, before: tuple[str, ...]) -> tuple[list[tuple[int, int]], tuple[str, ...]]:
-        """Return where marked words start and end in *line*, or that they continue beyond its end.
+        """Return where marked words start and end in *line*. A span may continue after its end.
 
         Args:
             line: A line of a paragraph.
-            before: The marks that are open before it, outermost first.
+            before: The marks that are open before the line, outermost first.
 
         Returns:
             The spans, and the marks that are open at the line's end.
@@ -42,7 +42,7 @@ class SpanReader:
         self._line = line
         marks, spans, start, last = self._marks, self._spans, self._start, None
         for match in _MARK.finditer(line, self._at):
-            if match.end() == len(line):  # it may grow
+            if match.end() == len(line):  # the mark may grow
                 marks, spans, last = [*marks], [*spans], match
             else:
                 self._at = match.end()
@@ -60,7 +60,7 @@ class SpanReader:
 
 
 def _take(match: re.Match[str], marks: list[str]) -> None:
-    """Open or close a span with the mark that was found; *marks* are open before it."""
+    """Open or close a span with the mark of *match*. *marks* are the marks that are open before it."""
     escape, mark = match.groups()
     if marks and marks[-1][0] == "`":
         if mark == marks[-1]:

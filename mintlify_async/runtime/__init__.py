@@ -1,1 +1,1 @@
-"""asyncio and time: clocks, timers, cancellation and per-loop resources. Nothing here knows the service."""
+"""asyncio and time: clocks, timers, cancellation, resources of a loop. No code about the service."""

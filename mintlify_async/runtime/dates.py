@@ -1,6 +1,6 @@
-"""Dates: the one place that reads the computer's clock.
+"""Dates: only this module reads the computer's clock.
 
-Time within a process is the event loop's (``loop.time``, ``asyncio.sleep``, ``asyncio.timeout``).
+Durations within a process use the event loop's time (``loop.time``, ``asyncio.sleep``, ``asyncio.timeout``).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def as_text(date: float | None) -> str:
     """Return *date*, in seconds since 1970, as text in UTC."""
     try:
         return f"{datetime.fromtimestamp(date or 0.0, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except (ValueError, OverflowError, OSError):  # the clock that gave it was wrong
+    except (ValueError, OverflowError, OSError):  # from a clock that was wrong
         return f"{date}"
 
 
 @contextmanager
 def read_from(source: Callable[[], float]) -> Generator[None]:
-    """Inside the block, let :func:`now` return the result of *source* in every thread, for virtual time."""
+    """Inside the block, :func:`now` returns the result of *source* in every thread. For virtual time."""
     global _source
     previous_source, _source = _source, source
     try:

@@ -1,6 +1,6 @@
-"""What the lines of the log have in common: their fields, the lines about slow steps, and the user's place.
+"""Log lines: their fields, lines about slow steps, and the caller's line in the user's code.
 
-Fields contain no text and no secret.
+Fields contain no user text and no secret.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import logging
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from types import CodeType
 from typing import Final, TypeAlias
 
 from ..errors import printable
@@ -17,15 +18,15 @@ from ..errors import printable
 __all__ = ["log_fields"]
 
 SECONDS: Final = 5.0
-"""How long a step may take before the log has a line about it."""
+"""Time in seconds after which a step gets a log line."""
 
 log = logging.getLogger("mintlify_async")
 
-Place: TypeAlias = tuple[str, int]
-"""A file and a line in it."""
+Place: TypeAlias = tuple[CodeType, int]
+"""A function's code and an offset in it. :func:`line_of` looks up the line when it is needed."""
 
 Fields = Callable[[], dict[str, object]]
-"""Returns the fields of a line when it is written."""
+"""Returns the fields of a log line when the line is written."""
 
 
 def log_fields(
@@ -33,7 +34,7 @@ def log_fields(
 ) -> dict[str, object]:
     """Return the ``extra=`` of a log record.
 
-    A field that the program's own record factory sets is left out, because ``logging`` refuses a second one.
+    A field that the program's record factory sets is left out, because ``logging`` refuses it twice.
     """
     job_id = None if job_id is None else printable(job_id)
     fields: dict[str, object] = {
@@ -75,13 +76,20 @@ class _Alarm:
 
 
 def caller(depth: int = 1) -> Place:
-    """Return the nearest place outside this package that led to this call, for a warning about an object.
+    """Return the nearest caller outside this package, for a warning about an object.
 
     Args:
-        depth: How many callers up to start; nearer ones, which are this package's, are not looked at.
+        depth: The number of callers to skip. They are functions of this package.
     """
     frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage] - documented; inspect.stack reads files
     ours = "mintlify_async."
     while frame.f_back is not None and frame.f_globals.get("__name__", ours).startswith(ours):
-        frame = frame.f_back  # code that attrs generates has no __name__
-    return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back  # the code that attrs generates has no __name__
+    return frame.f_code, frame.f_lasti
+
+
+def line_of(place: Place) -> tuple[str, int]:
+    """Return the file and the line of *place*. It reads the function's table of lines."""
+    code, at = place
+    lines = (line for start, end, line in code.co_lines() if start <= at < end and line is not None)
+    return code.co_filename, next(lines, code.co_firstlineno)

@@ -1,12 +1,12 @@
-"""One set of resources per running event loop, closed with that loop.
+"""One set of resources for each running event loop. It is closed with that loop.
 
-A session may be used from several ``asyncio.run`` calls and from several threads, but connections
-belong to the loop that opened them.
+A session may be used in several calls of ``asyncio.run`` and in several threads, but connections belong to
+the loop that opened them.
 """
 
-# An asynchronous generator that was stepped once detects the end of a loop, because ``asyncio.run`` closes it
-# through ``loop.shutdown_asyncgens``. (Closing a dead loop's connections from elsewhere does not work, nor
-# does a weak dictionary keyed by loop.)
+# An asynchronous generator that has made its first step detects the end of a loop, because ``asyncio.run``
+# closes it through ``loop.shutdown_asyncgens``. It is not possible to close the connections of an ended loop
+# from another loop, or with a weak dictionary of loops.
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from .tasks import finish_shielded, running_loop, start_task
 __all__ = ["LoopLocal", "session_closed"]
 
 CLOSE_SECONDS: Final = 5.0
-"""How long closing waits for the other loops, in seconds."""
+"""Maximum time that closing waits for other loops, in seconds."""
 
 LOOK_SECONDS: Final = 0.01
-"""The time between two looks at the other loops, in seconds."""
+"""The time between two checks of the other loops, in seconds."""
 
 STILL_LOOKS: Final = 10
-"""A loop that rests for so many looks is not waited for. ``asyncio.run`` stops its loop between two steps."""
+"""A loop that is idle for so many checks is not waited for. ``asyncio.run`` pauses between two steps."""
 
 
 def session_closed(operation: str | None = None) -> StateError:
-    """Return the error for a call on a session that is closed."""
+    """Return the error for a call on a closed session."""
     message = "this session is closed; make a new one"
     return StateError(f"{operation}: {message}" if operation else message)
 
@@ -44,11 +44,11 @@ class Closable(Protocol):
     """Resources that belong to one event loop."""
 
     async def close(self) -> None:
-        """Close everything, on its own loop."""
+        """Close everything. Called on the loop of the resources."""
         ...
 
     def abandon(self) -> None:
-        """Close all that can be closed without waiting, from any thread."""
+        """Close everything that needs no waiting. Any thread may call it."""
         ...
 
 
@@ -59,24 +59,24 @@ T = TypeVar("T", bound=Closable)
 class _Entry(Generic[T]):
     resources: T
     guard: AsyncGeneratorType[None, None]
-    pid: int  # in a forked child, the sockets and their kernel events belong to the parent
-    closing: asyncio.Task[None] | None = None  # kept here, because a loop refers to its tasks only weakly
+    pid: int  # a forked child must not touch the parent's sockets and kernel events
+    closing: asyncio.Task[None] | None = None  # kept here, because a loop has only weak references to tasks
 
 
 class LoopLocal(Generic[T]):
-    """One ``T`` per running event loop, made on first use."""
+    """One ``T`` for each running event loop. The first use makes it."""
 
     def __init__(self, make: Callable[[], T]) -> None:
-        """Make resources with *make*, which is called on the loop that needs them."""
+        """Store *make*. It is called on the loop that needs the resources."""
         self._make = make
         self._closed = False
         self._entries: dict[asyncio.AbstractEventLoop, _Entry[T]] = {}
 
     def get(self) -> T:
-        """Return the running loop's resources, made on first use.
+        """Return the running loop's resources. The first call makes them.
 
         Raises:
-            StateError: They were closed, or this process was forked after they were made.
+            StateError: The resources were closed, or the process was forked after they were made.
         """
         if self._closed:
             raise session_closed()
@@ -90,12 +90,12 @@ class LoopLocal(Generic[T]):
         return entry.resources
 
     def _add(self, loop: asyncio.AbstractEventLoop) -> _Entry[T]:
-        # A loop that was closed without shutdown_asyncgens never ran its guard.
+        # A loop that was closed without shutdown_asyncgens has not run its guard.
         for closed_loop in [other for other in list(self._entries) if other.is_closed()]:
             self._abandon(closed_loop)
         guard = cast("AsyncGeneratorType[None, None]", self._guard(loop))
         entry = self._entries[loop] = _Entry(self._make(), guard, os.getpid())
-        # Step it by hand up to its yield, which registers it with the loop. It does not suspend before.
+        # This step runs the guard to its yield, without suspending, and registers it with the loop.
         with suppress(StopIteration):
             entry.guard.__anext__().send(None)
         return entry
@@ -108,11 +108,11 @@ class LoopLocal(Generic[T]):
                 await finish_shielded(closing)
 
     def _closing(self, loop: asyncio.AbstractEventLoop) -> asyncio.Task[None] | None:
-        """Return the task that closes the resources of *loop*, the running one. None if they are closed."""
+        """Return the task that closes the resources of *loop*, the running loop. None if they are closed."""
         entry = self._entries.get(loop)
         if entry is None:
             return None
-        # A loop that ends cancels its tasks first. If this was one, the guard closes what is left.
+        # A loop that ends first cancels its tasks. If it cancelled this task, the guard closes the rest.
         if entry.closing is None or entry.closing.done():
             entry.closing = start_task(self._close_entry(loop, entry))
         return entry.closing
@@ -120,17 +120,17 @@ class LoopLocal(Generic[T]):
     async def _close_entry(self, loop: asyncio.AbstractEventLoop, entry: _Entry[T]) -> None:
         await entry.resources.close()
         self._entries.pop(loop, None)
-        if not entry.guard.ag_running:  # else the guard waits for this task
+        if not entry.guard.ag_running:  # otherwise the guard waits for this task
             await entry.guard.aclose()
 
     async def close(self) -> None:
-        """Close the running loop's resources, and let every other loop close its own; for good.
+        """Close the running loop's resources. Other loops close their own. No loop gets new ones.
 
-        Waits for the other loops that run, at most :data:`CLOSE_SECONDS` in all. A loop that is busy for
-        longer, or stands still, closes its own when it runs next.
+        The method waits for the other running loops, at most :data:`CLOSE_SECONDS` in all. If a loop is busy
+        for longer, or does not run, it closes its resources when it runs next.
         """
         self._closed = True
-        here = running_loop()  # None when Python closes the coroutine that had the session open
+        here = running_loop()  # None if Python closes the coroutine of the session's block
         until = 0.0 if here is None else here.time() + CLOSE_SECONDS
         others: list[asyncio.AbstractEventLoop] = []
         for loop, entry in list(self._entries.items()):
@@ -138,18 +138,18 @@ class LoopLocal(Generic[T]):
                 self._abandon(loop)
             elif loop is not here:
                 others.append(loop)
-                with suppress(RuntimeError):  # the loop is closed, perhaps since this moment
+                with suppress(RuntimeError):  # the loop is closed, perhaps since the check
                     loop.call_soon_threadsafe(self._closing, loop)
         if here is not None:
             if closing := self._closing(here):
                 await finish_shielded(closing)
             await self._wait_for(others, until)
         for loop in others:
-            if loop.is_closed():  # without its guard
+            if loop.is_closed():  # closed without its guard
                 self._abandon(loop)
 
     async def _wait_for(self, others: Collection[asyncio.AbstractEventLoop], until: float) -> None:
-        # By looking, because a loop that stops or is closed wakes nobody.
+        # A loop that stops or is closed wakes no other loop, so this method checks repeatedly.
         here, still = asyncio.get_running_loop(), 0
         while still < STILL_LOOKS and here.time() < until:
             unclosed = [loop for loop in others if loop in self._entries and not loop.is_closed()]
@@ -159,7 +159,7 @@ class LoopLocal(Generic[T]):
             await asyncio.sleep(LOOK_SECONDS)
 
     def abandon(self) -> bool:
-        """Close everything without waiting. Return whether anything was open that nobody had closed."""
+        """Close everything without waiting. Return whether it found resources that close() had left open."""
         abandoned = [loop for loop in list(self._entries) if self._abandon(loop)]
         return bool(abandoned) and not self._closed
 

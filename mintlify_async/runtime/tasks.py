@@ -1,7 +1,7 @@
-"""Tasks: how they start and end, steps that finish although the caller is cancelled, and a worker thread.
+"""Tasks: their start and end, steps that finish although the caller is cancelled, and a worker thread.
 
-A task factory of the program makes every task. An older one takes the loop and the coroutine only, so no task
-gets a name or a context as an argument.
+The program's task factory makes every task. An older factory takes only the loop and the coroutine, so no
+task gets a name or a context as an argument.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def start_task(work: Coroutine[Any, Any, T], context: contextvars.Context | None = None) -> asyncio.Task[T]:
-    """Return a task that does *work*, in *context* or else in a copy of the caller's.
+    """Return a task that runs *work*, in *context* or else in a copy of the caller's context.
 
     Raises:
         BaseException: The error of the program's task factory. *work* was not started.
@@ -34,7 +34,7 @@ def start_task(work: Coroutine[Any, Any, T], context: contextvars.Context | None
         loop = asyncio.get_running_loop()
         return loop.create_task(work) if context is None else context.run(loop.create_task, work)
     except BaseException:
-        work.close()  # or Python warns that it was never awaited
+        work.close()  # otherwise Python warns that it was never awaited
         raise
 
 
@@ -43,8 +43,8 @@ async def end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
     tasks = [task for task in tasks if not task.done() and not task.get_loop().is_closed()]
     for task in tasks:
         task.cancel()
-    if tasks and running_loop() is not None:  # none: Python closes the coroutine, and nothing can be awaited
-        import anyio  # loaded on use, because it takes a tenth of the session's import time
+    if tasks and running_loop() is not None:  # without a loop, Python closes the coroutine
+        import anyio  # loaded here, because it takes a tenth of the session's import time
 
         with anyio.CancelScope(shield=True):
             await asyncio.wait(tasks)
@@ -52,7 +52,7 @@ async def end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 async def finish_shielded(step: Awaitable[T]) -> T:
     """Finish *step* even if the caller is cancelled. The cancellation is raised afterwards."""
-    import anyio  # imported on use, because it takes a tenth of the session's import time
+    import anyio  # loaded here, because it takes a tenth of the session's import time
 
     task = asyncio.ensure_future(step)
     cancellation: asyncio.CancelledError | None = None
@@ -65,7 +65,7 @@ async def finish_shielded(step: Awaitable[T]) -> T:
     if cancellation is None:
         return task.result()
     if not task.cancelled():
-        task.exception()  # retrieved, or asyncio logs that it never was
+        task.exception()  # mark as retrieved, otherwise asyncio logs it
     raise cancellation
 
 
@@ -73,9 +73,9 @@ async def compute(steps: Iterable[Callable[[], T]]) -> list[T]:
     """Run *steps* in a worker thread, one after the other, and return their results.
 
     The loop runs between two steps. Within a step, Python itself may block the loop. If the call is
-    cancelled, the present step keeps running and its result is lost.
+    cancelled, the current step keeps running and its result is lost.
     """
-    from concurrent.futures import ThreadPoolExecutor  # loaded on use, because few programs need it
+    from concurrent.futures import ThreadPoolExecutor  # loaded here, because few programs need it
 
     # A separate thread, because all threads of the loop or of anyio may wait for this call.
     with_thread = ThreadPoolExecutor(1)
@@ -87,6 +87,6 @@ async def compute(steps: Iterable[Callable[[], T]]) -> list[T]:
 
 
 def cancel_requests() -> int:
-    """Return how often the running task was cancelled. If the count grew, code swallowed a cancellation."""
+    """Return the number of the running task's cancellations. If it grew, code swallowed a cancellation."""
     task = asyncio.current_task()
     return task.cancelling() if task is not None else 0

@@ -1,7 +1,7 @@
-"""Limits in time: a block that ends when its time is over, or when another task ends it.
+"""Time limits: a block that ends when its time is over, or when another task ends it.
 
-A limit ends its block only after the loop has looked at its sockets again. If user code blocked the loop past
-the limit, an answer may have arrived meanwhile, and an answer that has arrived is worth more than the limit.
+A limit ends its block only after the loop has read its sockets once more. If user code blocked the loop past
+the limit, a response may have arrived in the meantime. Then the response is used, not the limit.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any, Protocol, Self, TypeVar
 __all__ = ["TimeLimit", "TimeLimits"]
 
 PASSES = 5
-"""Turns of the loop between the limit and its end: reading the socket, waking the reader, three to spare."""
+"""Cycles of the loop from the limit to the end of the block. Two read the socket and wake the task."""
 
 PASSES_SECONDS = 0.1
-"""How long these turns may take. A peer that floods the loop can stretch each turn of uvloop to a second."""
+"""Maximum time of these cycles, in seconds. With a flooding peer, a cycle of uvloop may take a second."""
 
 
 class Alarm:
-    """Calls *callback* when a time has come and the loop has looked at its sockets again.
+    """Calls *callback* when a time has come and the loop has read its sockets once more.
 
     Args:
-        at: The time, by the loop's clock.
+        at: When to call, by the loop's clock.
         callback: A plain function.
     """
 
@@ -37,7 +37,7 @@ class Alarm:
         self._handle: asyncio.Handle = self._loop.call_at(at, self._due)
 
     def cancel(self) -> None:
-        """Do not call back. Safe to repeat."""
+        """Cancel the call. Repeated calls do nothing."""
         self._handle.cancel()
 
     def _due(self) -> None:
@@ -52,10 +52,10 @@ class Alarm:
 
 
 class Timed(Protocol):
-    """What ends at some time.
+    """An object that ends at some time.
 
     Attributes:
-        at: The time, by the loop's clock. It may be moved.
+        at: The time of the end, by the loop's clock. It may be moved.
     """
 
     at: float
@@ -73,13 +73,13 @@ L = TypeVar("L", bound=Timed)
 
 
 class TimeLimits(set[L]):
-    """What runs now on one loop and ends at some time. All share one alarm.
+    """The objects of one loop that end at some time. They share one alarm.
 
-    The alarm stays set when its member goes or is moved. A new member is hardly ever the next one that is
-    due, so it costs no timer.
+    The alarm is not changed when its member is removed or moved to a later time. A new member is rarely the
+    next one that is due, so it usually needs no timer.
 
     Attributes:
-        due: When the alarm goes off. A member whose ``at`` moves before it must be watched again.
+        due: The time of the alarm. If a member's ``at`` moves before it, call :meth:`watch` again.
         ended: Whether :meth:`end` was called.
     """
 
@@ -88,7 +88,7 @@ class TimeLimits(set[L]):
     _alarm: Alarm | None = None
 
     def watch(self, member: L) -> None:
-        """Hold *member*, and see that the alarm is not later."""
+        """Add *member*. If necessary, set the alarm to its time."""
         self.add(member)
         if member.at < self.due:
             self._set_alarm(member.at)
@@ -100,7 +100,7 @@ class TimeLimits(set[L]):
         self._alarm = Alarm(due, self._time_came) if due < math.inf else None
 
     def _time_came(self) -> None:
-        # Not those that came due since then: for these, the loop has not looked at its sockets again.
+        # Members that became due since then must wait, because the loop has not read its sockets for them.
         due, self._alarm = self.due, None
         for member in list(self):
             if member.at <= due:
@@ -108,7 +108,7 @@ class TimeLimits(set[L]):
         self._set_alarm(min((member.at for member in self if member.at > due), default=math.inf))
 
     def end(self) -> None:
-        """End every member, for good: also a block that begins later."""
+        """End every member now, and every block that starts later."""
         self.ended = True
         self._set_alarm(math.inf)
         for member in list(self):
@@ -116,17 +116,17 @@ class TimeLimits(set[L]):
 
 
 class TimeLimit:
-    """As ``asyncio.timeout``, but its time comes after a further look at the sockets, and a task can end it.
+    """Like ``asyncio.timeout``, but the loop first reads its sockets once more, and a task can end it.
 
     The block raises ``TimeoutError`` when the loop's time has reached *at*, or after :meth:`end`. Enter it
-    once, and never hold it across a ``yield``::
+    once, and do not use it around a ``yield``::
 
         with TimeLimit(asyncio.get_running_loop().time() + 5):
             await something
 
     Args:
         at: When the block ends, by the running loop's time. None and infinity mean never.
-        among: Holds the limit while its block runs, and ends it if it has ended itself.
+        among: The limits of the loop. It contains this limit while the block runs, and can end it.
 
     Attributes:
         at: When the block ends.
@@ -137,32 +137,41 @@ class TimeLimit:
 
     def __init__(self, at: float | None = None, among: TimeLimits[TimeLimit] | None = None) -> None:
         self._is_alone = among is None
-        self._among = TimeLimits[TimeLimit]() if among is None else among
+        self._among = among  # a limit without a group makes its own when it has a time
         self.at = math.inf if at is None else at
         self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[Any] | None = None  # while the block runs
-        self._cancelling = 0  # how many cancellations the task had before the block
+        self._task: asyncio.Task[Any] | None = None  # set while the block runs
+        self._cancelling = 0  # the task's number of cancellations before the block
         self._has_cancelled = False
         self.ended = False
 
     def __enter__(self) -> Self:
-        self._task = asyncio.current_task()
-        assert self._task is not None
-        self._cancelling = self._task.cancelling()
-        self._among.watch(self)
-        if self.ended or self._among.ended:
+        self._task = task = asyncio.current_task(self._loop)
+        assert task is not None
+        self._cancelling = task.cancelling()
+        if self._among is not None or self.at < math.inf:
+            self._watch()
+        if self.ended:
             self.end()
         return self
+
+    def _watch(self) -> None:
+        if self._among is None:
+            self._among = TimeLimits[TimeLimit]()
+        self._among.watch(self)
+        if self._among.ended:
+            self.end()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
-        self._among.discard(self)
-        if self._is_alone:
-            self._among.end()
+        if self._among is not None:
+            self._among.discard(self)
+            if self._is_alone:
+                self._among.end()
         if task is not None and self._has_cancelled:
-            others = task.uncancel() > self._cancelling  # somebody else has cancelled it, too
+            others = task.uncancel() > self._cancelling  # other code has also cancelled the task
             if kind is asyncio.CancelledError and not others:
                 raise TimeoutError from error
 
@@ -172,18 +181,18 @@ class TimeLimit:
         return self.ended or self._loop.time() >= self.at
 
     def move(self, at: float) -> None:
-        """Let the running block end at *at* instead. A later time costs no timer."""
+        """Make the running block end at *at* instead. A later time needs no timer."""
         self.at = at
-        if at < self._among.due:
-            self._among.watch(self)
+        if self._among is None or at < self._among.due:
+            self._watch()
 
     def end(self) -> None:
-        """End the block at its next suspension, from any task of its loop. It may be over already."""
+        """End the block at its next suspension, from any task of its loop. It may have ended already."""
         self.ended = True
-        self._loop.call_soon(self.expire)  # in the next turn: a step that has its result already ends well
+        self._loop.call_soon(self.expire)  # later: a step with a result ends without an error
 
     def expire(self) -> None:
-        """Cancel the block, if it still runs."""
+        """Cancel the task of the block, if the block still runs."""
         if self._task is not None and not self._has_cancelled:
             self._has_cancelled = True
             self._task.cancel()

@@ -1,1 +1,1 @@
-"""What users can set for a session, how it is checked, and which environment variables it comes from."""
+"""The settings of a session, their checks, and the environment variables that may contain them."""

@@ -1,7 +1,7 @@
-"""The admin key and the assistant key of a session: a string, or a function that returns one per request.
+"""The admin key and the assistant key of a session. A key is a string, or a function that returns one.
 
-No ``repr``, error, traceback or pickle shows a key: it is a ``Secret`` as soon as it is given. The keys
-of threads are Secrets, too.
+No ``repr``, error, traceback or pickle shows a key, because each key becomes a ``Secret`` immediately. The
+keys of threads are also Secrets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _VISIBLE = re.compile("[!-~]+")  # ASCII
 
 
 def kind_in_words(kind: str) -> str:
-    """Return a kind of key, as ``Assumptions.kind_of_key`` names it, in words."""
+    """Return a description of a kind of key. ``Assumptions.kind_of_key`` returns the kind."""
     words = {
         "foreign": "another product's key",
         "widget": "the id of a web widget, which is public and no key",
@@ -36,34 +36,34 @@ def kind_in_words(kind: str) -> str:
 
 
 class Key:
-    """One key of a session. A string is checked immediately. The result of a function is checked when used.
+    """One key of a session. A string is checked immediately, and a function's result on each use.
 
     Args:
-        kind: Which key it is.
-        source: The key, or the function that makes it, or None.
-        assumptions: How keys begin.
-        hint: What else to say when the key is missing.
+        kind: The kind of the key.
+        source: The key, or the function that returns it, or None.
+        assumptions: The prefixes of keys.
+        hint: Additional text for the error if the key is missing.
 
     Raises:
-        ConfigurationError: It is neither a string nor a function, or has characters that are not allowed
-            in a header.
+        ConfigurationError: *source* is neither a string nor a function, or contains characters that are not
+            allowed in a header.
     """
 
     def __init__(
         self, kind: KeyKind, source: KeySource | None, assumptions: Assumptions, *, hint: str = ""
     ) -> None:
-        source = hidden(source)  # frames show their locals
+        source = hidden(source)  # a traceback can show the locals of a frame
         self.kind: KeyKind = kind
         self._source: KeySource | None = source
         self._assumptions = assumptions
         self._hint = hint
-        self._value: Secret | None = None  # the string, once it is checked
+        self._value: Secret | None = None  # the string, after its check
         if source is not None and not callable(source):
             self._check_characters(source)
 
     @property
     def given(self) -> bool:
-        """Whether there is a key at all."""
+        """Whether there is a key."""
         return self._source is not None
 
     def replaced(self, source: KeySource | None) -> Key:
@@ -71,10 +71,10 @@ class Key:
         return Key(self.kind, source, self._assumptions)
 
     def check(self) -> Secret | None:
-        """Return the key when it is a string of the right kind, and None for a function; calls nothing.
+        """Return the key if it is a string of the right kind. A function is not called and gives None.
 
         Raises:
-            ConfigurationError: It is missing or of the wrong kind.
+            ConfigurationError: The key is missing or of the wrong kind.
         """
         if self._source is None:
             variable = KEY_VARIABLES[self.kind]
@@ -88,10 +88,10 @@ class Key:
         return self._value
 
     async def reveal(self) -> Secret:
-        """Return the key to be sent.
+        """Return the key to send.
 
         Raises:
-            ConfigurationError: It is missing or of the wrong kind, or the function returned no key.
+            ConfigurationError: The key is missing or of the wrong kind, or the function returned no key.
         """
         key = self.check()
         if key is not None:
@@ -123,7 +123,7 @@ class Key:
             raise self._error("begins with the word Bearer, which the package adds; leave it out")
         if not _VISIBLE.fullmatch(value):
             raise self._error(
-                "may hold visible ASCII characters only: "
+                "may contain only visible ASCII characters: "
                 "look for blanks and line breaks in it, or letters of another script"
             )
         return value

@@ -1,7 +1,7 @@
-"""Paths, prefixes and header names that were assumed where the service's interface document is silent.
+"""Assumed paths, prefixes and header names, which the service's interface document does not name.
 
-Each is a field of :class:`Assumptions`, so that a user can correct it. Other assumptions are marked with the
-word where they are used, and the page *What we assume* lists all of them.
+Each of them is a field of :class:`Assumptions`, so a user can correct it. Other assumptions are marked with
+the word where they are used, and the page *What we assume* lists all assumptions.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from attrs import define
 
 @define(frozen=True, kw_only=True)
 class Assumptions:
-    """The assumptions about the service where its interface document is silent.
+    """The assumptions about details that the service's interface document does not name.
 
     Pass ``assumptions=Assumptions(get_job_path="/v3/…")`` to a session to correct
     an assumption. Paths are templates: ``{project_id}``, ``{job_id}`` and ``{domain}`` are
     replaced by percent-encoded values.
 
     Args:
-        base_url: The service's URL, when neither the argument nor the environment names one.
+        base_url: The service's URL, if neither the argument nor the environment names one.
         create_job_path: The path for a new job.
         get_job_path: The path of a job for polling, which the service does not document.
         send_message_path: The path for a follow-up.
         ask_path: The path for a question.
-        admin_key_prefix: How an admin key begins.
-        assistant_key_prefix: How an assistant key begins.
-        foreign_key_prefixes: How keys of other products begin.
-        widget_id_prefix: How the public ids of web widgets begin, which are no keys.
+        admin_key_prefix: The prefix of admin keys.
+        assistant_key_prefix: The prefix of assistant keys.
+        foreign_key_prefixes: The prefixes of other products' keys.
+        widget_id_prefix: The prefix of the public ids of web widgets, which are no keys.
         thread_id_header: The response header with a new thread's id, in lower case.
         thread_key_header: The response header with a new thread's key, in lower case.
-        request_id_headers: The headers that may contain a request's id. The first that is present counts.
+        request_id_headers: The headers that may contain a request's id. The first one present is used.
     """
 
     base_url: str = "https://api.mintlify.com"  # assumption: base URL

@@ -1,6 +1,6 @@
 """Settings that may come from environment variables. An argument has precedence.
 
-The error of a value from the environment begins with the variable's name.
+If a value comes from the environment, its error starts with the name of the variable.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from .assumptions import Assumptions
 T = TypeVar("T")
 
 SHARED_VARIABLE = "MINTLIFY_API_KEY"
-"""Other programs' name for either key: its prefix says which of the two it holds."""
+"""Other programs use this name for either key. The prefix shows which of the two keys it contains."""
 
 
 def from_environment(argument: object, variable: str, name: str) -> str | None:
-    """Return *argument*, or else the value of an environment variable, checked. An empty value is unset.
+    """Return the checked *argument*, or else the value of an environment variable. An empty value is unset.
 
     Args:
-        argument: The argument.
-        variable: The variable.
-        name: The argument's name: ``project_id``, ``domain`` or ``site``.
+        argument: The value of the argument, or None.
+        variable: The name of the variable.
+        name: The name of the argument: ``project_id``, ``domain`` or ``site``.
     """
     source = variable if argument is None else None
     value = argument if source is None else os.environ.get(source) or None
@@ -39,7 +39,7 @@ def from_environment(argument: object, variable: str, name: str) -> str | None:
 
 
 def _checked(variable: str | None, check: Callable[[], T]) -> T:
-    """Return the result of *check*. If the value is from *variable*, its error names that."""
+    """Return the result of *check*. If the value is from *variable*, an error names the variable."""
     try:
         return check()
     except ConfigurationError as error:
@@ -54,7 +54,7 @@ def session_keys(
 ) -> tuple[Key, Key]:
     """Return the two keys of a session, each from its argument or its environment variable.
 
-    Where both are unset, ``MINTLIFY_API_KEY`` counts as the key that its prefix names.
+    If both are unset, ``MINTLIFY_API_KEY`` is used as the key that its prefix names.
     """
     common_key, holds, hint = _shared_key(assumptions)
 
@@ -68,15 +68,15 @@ def session_keys(
         return _checked(variable, partial(Key, kind, source, assumptions, hint=hint))
 
     admin_key = key("admin", admin)
-    if admin_key.given and sys.platform == "emscripten":  # the service says: keep it on a server
+    if admin_key.given and sys.platform == "emscripten":  # as the service says, the key belongs on a server
         raise ConfigurationError("admin_key must not be used in a browser", field="admin_key")
     return admin_key, key("assistant", assistant)
 
 
 def _shared_key(assumptions: Assumptions) -> tuple[Secret, str, str]:
-    """Return ``MINTLIFY_API_KEY``, the kind of key that it is, and what to say where a key is missing."""
+    """Return ``MINTLIFY_API_KEY``, its kind of key, and an addition to the error about a missing key."""
     key = Secret(os.environ.get(SHARED_VARIABLE, ""))
-    # Blanks and quotation marks around it are an error of the key that it holds, not another key.
+    # With blanks or quotation marks around it, it is still this kind of key, and its check reports them.
     kind = assumptions.kind_of_key(key.strip(" \t\r\n\"'"))
     return key, kind, f"; {SHARED_VARIABLE} holds {kind_in_words(kind)}" if key.strip() else ""
 
@@ -84,7 +84,7 @@ def _shared_key(assumptions: Assumptions) -> tuple[Secret, str, str]:
 def service_url(
     assumptions: Assumptions, argument: str | URLObject | None, *, allow_insecure_http: bool
 ) -> str:
-    """Return the URL of the service, checked, without a trailing slash."""
+    """Return the checked URL of the service, without a trailing slash."""
     variable = "MINTLIFY_BASE_URL" if argument is None and "MINTLIFY_BASE_URL" in os.environ else None
     url = os.environ[variable] if variable else assumptions.base_url if argument is None else argument
     return _checked(variable, partial(check_base_url, url, allow_insecure_http=allow_insecure_http))

@@ -1,4 +1,4 @@
-"""The options of a session, which check themselves when they are made, with its timeouts and its observer.
+"""The options of a session, with its timeouts and its observer. They are checked when they are made.
 
 So a new session and ``with_options`` apply the same checks.
 """
@@ -30,8 +30,8 @@ from ..checks import (
     check_type,
 )
 from ..errors import ConfigurationError, printable
-from ..habits import helpful
 from ..model.operation import KeyKind
+from ..wrong_names import helpful
 from .api_keys import Key
 from .assumptions import Assumptions
 from .poll_policy import PollPolicy
@@ -44,24 +44,22 @@ if TYPE_CHECKING:
 DEFAULT_RETRIEVAL_PAGE_SIZE = 5  # the default of the service
 
 Fact = str | int | float | bool
-"""The value of a fact that an observation notes."""
+"""The value of a fact that an observation gets."""
 
 
 @helpful
 @frozen(kw_only=True)
 class Timeouts:
-    """How long each step of a call may take, in seconds.
+    """The maximum time of each step of a call, in seconds.
 
     Args:
         connect: DNS lookup, connecting and TLS together, for one attempt.
-        request: An agent request in all: every attempt, the pauses between
-            them, and the answer's body.
-        first_event: From sending a question until the assistant's first event.
-        idle: The longest silence in an answer after its first event, or None for no limit. It
-            counts only while the reply is being read, never while your code works on an event.
+        request: A complete agent request: every attempt, the pauses between them, and the response's body.
+        first_event: From sending a question to the assistant's first event.
+        idle: Maximum time between two events of an answer after the first event, or None for no limit. It
+            counts only while the reply is being read, not while your code works on an event.
         total: The complete answer, or None for no limit.
-        comments_are_activity: Whether a comment line (the service's keep-alive)
-            ends a silence.
+        comments_are_activity: Whether a comment line (the service's heartbeat) also ends such a time.
 
     Raises:
         ConfigurationError: A limit is not a number above 0.
@@ -76,41 +74,41 @@ class Timeouts:
 
 
 class Observation(Protocol):
-    """One operation while it runs. If a method raises an error, it is logged and the operation continues."""
+    """One running operation. If a method raises an error, the error is logged and the operation continues."""
 
     def active(self) -> AbstractContextManager[object]:
-        """Return a block that is entered around each request, never around a ``yield``."""
+        """Return a block that is entered around each request, but never around a ``yield``."""
         ...
 
     def set(self, name: str, value: Fact) -> None:
-        """Note a fact, such as ``conversation_id``, ``status``, ``finish_reason``, ``model``, ``output``."""
+        """Record a fact, such as ``conversation_id``, ``status``, ``finish_reason``, ``model``."""
         ...
 
     def event(self, name: str, attributes: Mapping[str, Fact]) -> None:
-        """Note that something happened now.
+        """Record an event that happens now.
 
-        ``attempt``: a request was answered or failed (``attempt``, ``seconds``, ``status``, ``request_id``,
-        ``error``). ``retry``: it is sent again (``attempt``, ``delay``). ``first_event`` of an answer.
-        ``poll`` of a job (``status`` or ``error``).
+        ``attempt``: an attempt ended (``attempt``, ``seconds``, ``status``, ``request_id``, ``error``).
+            ``retry``: the request is sent again (``attempt``, ``delay``). ``first_event``: the first event of
+            an answer. ``poll``: a poll of a job (``status`` or ``error``).
         """
         ...
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the operation. *error* is its failure or cancellation, or None."""
+        """End the operation. *error* is its error or cancellation, or None."""
         ...
 
 
 class Observer(Protocol):
-    """Follows operations, from the request to the end of the stream or of the job.
+    """Observes operations, from the request to the end of the stream or of the job.
 
-    A reply that is dropped ends its observation in a finalizer, which may run on any thread.
+    If a reply is dropped, a finalizer ends its observation, on any thread.
     """
 
     def start(self, operation: str, facts: Mapping[str, Fact]) -> Observation:
-        """Begin to follow ``ask``, ``create_job``, ``send_message``, ``wait``, ``refresh`` or ``run_job``.
+        """Start to observe ``ask``, ``create_job``, ``send_message``, ``wait``, ``refresh`` or ``run_job``.
 
         Args:
-            operation: The operation's name.
+            operation: The name of the operation.
             facts: The known data: ``domain``, ``project_id``, ``conversation_id``, ``base_url``, ``input``.
         """
         ...
@@ -122,10 +120,10 @@ def _no_key(kind: KeyKind) -> Any:
 
 @frozen(kw_only=True, eq=False, repr=False)
 class Options:
-    """The options that ``with_options`` can change; ``MintlifySession`` documents each.
+    """The options that ``with_options`` can change. ``MintlifySession`` documents each option.
 
     Raises:
-        ConfigurationError: A value is invalid; ``.field`` names the option.
+        ConfigurationError: A value is invalid. ``.field`` names the option.
     """
 
     assumptions: Assumptions = field(factory=Assumptions)
@@ -137,7 +135,7 @@ class Options:
     )
     headers: Mapping[str, str] = field(factory=dict[str, str], converter=check_headers)
     extra_body: Mapping[str, Any] = field(factory=dict[str, Any], converter=check_extra_body)
-    # aiohttp and httpx have such objects, too.
+    # Other libraries also have objects with this name.
     timeouts: Timeouts = field(factory=Timeouts, validator=check_field(check_type, kind=Timeouts))
     admin_key: Key = field(default=_no_key("admin"))
     assistant_key: Key = field(default=_no_key("assistant"))
@@ -161,15 +159,15 @@ class Options:
     observer: Observer | None = field(default=None, validator=check_field(check_observer))
 
     poll_key: Hashable = field(init=False)
-    """What a poll sends besides the path, and its limits. Sessions share a poll if these are the same."""
+    """The data of a poll besides the path, and its limits. Sessions with the same value share polls."""
 
     def __attrs_post_init__(self) -> None:
-        """Make the key once, because each look at a job asks for it."""
+        """Make ``poll_key`` once, because each poll of a job uses it."""
         headers, limits = frozenset(self.headers.items()), (self.timeouts.connect, self.timeouts.request)
         object.__setattr__(self, "poll_key", (self.admin_key, headers, limits))
 
     def key(self, kind: KeyKind) -> Key:
-        """Return the key of a kind."""
+        """Return the key of this kind."""
         return self.admin_key if kind == "admin" else self.assistant_key
 
     def changed(self, changes: Mapping[str, Any]) -> Options:
@@ -214,13 +212,13 @@ class Options:
 
 
 def check_ready(options: Options, uses: Sequence[object]) -> None:
-    """Raise one error that tells everything that is missing for *uses*; without any, for all."""
+    """Raise one error that names everything that is missing for *uses*. Without *uses*, check all uses."""
     steps = {
         "agent": (options.admin_key.check, partial(options.project, None)),
         "assistant": (options.assistant_key.check, partial(options.asked_domain, None)),
     }
     for use in uses:
-        if use not in tuple(steps):  # a tuple, because a list cannot be looked up in a dict
+        if use not in tuple(steps):  # a tuple, because a list has no hash
             raise ConfigurationError(
                 f'check takes "agent" and "assistant", not {printable(repr(use), 40)}', field="uses"
             )

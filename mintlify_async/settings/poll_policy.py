@@ -1,4 +1,4 @@
-"""Poll policy: when a job is polled again, how long a wait lasts, and which failures it tolerates how long.
+"""Poll policy: when a job is polled again, how long a wait lasts, and how long it tolerates failures.
 
 It does no I/O. The caller passes random numbers, and sleeps.
 """
@@ -10,43 +10,46 @@ from typing import Final
 from attrs import field, frozen
 
 from ..checks import LARGEST, check_field, check_number
-from ..habits import helpful
+from ..wrong_names import helpful
 
 DEFAULT_TIMEOUT: Final = 1800.0
-"""Longest wait, in seconds. Most jobs take 1 to 5 minutes; a wait without a limit can hang a worker."""
+"""Default time limit of a wait, in seconds. Most jobs take 1 to 5 minutes."""
 
 NOT_FOUND_SECONDS: Final = 30.0
-"""For how many seconds after its creation a job that was never seen may answer 404."""
+"""For this many seconds after a job's creation, a 404 of a job that was never found is tolerated."""
 
 JITTER: Final = 0.2
-"""How much an interval varies to either side, as a fraction of it: waits do not poll together."""
+"""Variation of an interval, as a fraction of it, so that several waits do not poll at the same time."""
+
+FIRST: Final = 0.0
+"""Seconds until the first poll of a wait."""
 
 SHORTEST: Final = 1.0
-"""Shortest interval between two polls of a wait, in seconds."""
+"""Minimum interval between two polls of a wait, in seconds."""
 
 
 @helpful
 @frozen(kw_only=True)
 class PollPolicy:
-    """Decides when a job is polled again, and for how long a wait tolerates failures.
+    """Decides when a job is polled again, and how long a wait tolerates failures.
 
     Intervals vary by a fifth to either side, and are never below 1 s.
 
     Args:
-        initial: Seconds from the first poll of a wait to the second. The first starts immediately.
+        initial: Seconds from the first poll of a wait to the second. The first poll starts immediately.
         factor: The factor from each interval to the next.
-        cap: Longest interval, in seconds.
-        timeout: Limits one poll, in seconds.
+        cap: Maximum interval, in seconds.
+        timeout: Time limit of one poll, in seconds.
         outage: Lost connections, 408, 425, 429, 5xx and unreadable responses are tolerated for this many
-            seconds without a success. Then the last error is raised. The same applies to a 404 of a job
-            that was seen before.
+            seconds without a success. Then the last error is raised. The same applies to a 404 of a job that
+            was found before.
         settle_seconds: Seconds after a follow-up in which a final status may belong to the previous turn.
             They must be longer than the replication delay of the service plus the time until the job is
             ``active``.
-        per_second: Most polls per second of one session on one event loop.
+        per_second: Maximum number of polls per second, for one session on one event loop.
 
     Raises:
-        ConfigurationError: A figure is not a number, or is too small.
+        ConfigurationError: A value is not a number, or is too small.
 
     Example:
         >>> [PollPolicy().delay(polls, 0.5) for polls in range(1, 5)]
@@ -65,10 +68,10 @@ class PollPolicy:
         """Return the seconds until the next poll.
 
         Args:
-            polls: How many polls there were, at least 1.
+            polls: The number of polls before, at least 1.
             random: A number from 0 up to 1.
         """
-        # Both minima keep the power within the range of a float.
+        # Both calls of min() keep the power within the range of a float.
         interval = min(self.cap, self.initial * min(self.factor, 1000.0) ** min(polls - 1, 64))
         varied = interval * (1 + JITTER * (2 * random - 1))
         return max(SHORTEST, min(self.cap, varied))

@@ -1,6 +1,6 @@
-"""Retry policy: whether, and after how long, a request is sent again.
+"""Retry policy: whether a request is sent again, and after which pause.
 
-It does no I/O. The caller passes random numbers, and sleeps. ``http/attempts.py`` applies it.
+It does no I/O. The caller passes random numbers, and sleeps. ``http/attempts.py`` uses it.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Final, Literal
 from attrs import field, frozen
 
 from ..checks import check_bool, check_field, check_number
-from ..habits import helpful
 from ..model.operation import OPERATIONS, OperationName
+from ..wrong_names import helpful
 
 Outcome = Literal["not_sent", "refused", "answered", "unknown"]
 """How an attempt failed.
 
 ``not_sent``: no byte of the body was sent. ``refused``: 429, before any work. ``answered``: another error
-status. ``unknown``: it was sent, and then the connection was lost, a limit passed, or the response was a 5xx
-or unreadable.
+status. ``unknown``: the body was sent, and then the connection was lost, a limit passed, or the response was
+a 5xx or unreadable.
 """
 
 TRY_AGAIN_STATUSES: Final = frozenset((408, 425))
@@ -28,24 +28,24 @@ TRY_AGAIN_STATUSES: Final = frozenset((408, 425))
 @helpful
 @frozen(kw_only=True)
 class RetryPolicy:
-    """Decides whether, and after how long, a request is sent again.
+    """Decides whether a request is sent again, and after which pause.
 
-    An agent POST (a new job, a follow-up) is sent again only when it certainly
-    was not sent or was refused with 429, because a second one costs money. Without
-    *resend_questions*, the same rule is used for a question. GETs are retried freely.
+    An agent POST (a new job, a follow-up) is sent again only if it certainly was not sent, or was refused
+    with 429, because a second job or follow-up costs money. Without *resend_questions*, the same rule is used
+    for a question. GETs are always retried.
 
     Args:
-        attempts: Sends in total, the first included. 1 turns retrying off.
-        base: Longest first delay, in seconds. Doubles with each failure.
-        cap: Longest delay of our own, in seconds.
+        attempts: Number of attempts, including the first. 1 turns retries off.
+        base: Maximum first delay, in seconds. It doubles with each failure.
+        cap: Maximum delay, in seconds, unless the service asks for a longer one.
         pause_after_429: Extra seconds of pause after a 429 without ``Retry-After``.
-        retry_after_cap: Longest pause that the service may ask for, in seconds. A
-            longer ``Retry-After`` ends the retrying immediately. It is never shortened.
-        resend_questions: Also send a question again, before its first byte, when the
-            connection was lost after sending or the service answered 5xx. Each costs credits.
-        budget: How many retries a session may make in a row. Each retry takes one, each
-            success gives back a tenth, so that a failing service is not flooded.
-        within: How long after the call its last attempt may start, in seconds, or None for no limit. A quota
+        retry_after_cap: Maximum pause that the service may ask for, in seconds. With a longer
+            ``Retry-After``, the call fails immediately. The package never shortens the pause.
+        resend_questions: Also send a question again, before its first byte, if the connection was lost after
+            sending or the service responded with 5xx. Each question costs credits.
+        budget: Number of retries that a session may make in a row. Each retry takes one, and each success
+            gives back a tenth, so that a failing service is not flooded.
+        within: The last attempt starts at most this many seconds after the call. None means no limit. A quota
             in the mode ``"wait"`` also waits no longer.
 
     Raises:
@@ -73,15 +73,15 @@ class RetryPolicy:
         status: int | None = None,
         retry_after: float | None = None,
     ) -> float | None:
-        """Return the seconds to wait before the next attempt, or None to give up.
+        """Return the seconds until the next attempt, or None if no attempt follows.
 
         Args:
             operation: The name of the request's operation.
             outcome: How the last attempt failed.
-            attempt: The number of that attempt, from 1.
+            attempt: The number of the last attempt, from 1.
             random: A number from 0 up to 1, which spreads the delay.
             status: The status of the response, or None.
-            retry_after: Seconds that the service asks for, or None.
+            retry_after: Seconds that the service asks to wait, or None.
         """
         if attempt >= self.attempts or not self._may_resend(operation, outcome, status):
             return None
@@ -98,3 +98,24 @@ class RetryPolicy:
         if resend == "always":
             return status in TRY_AGAIN_STATUSES if outcome == "answered" else status != 501
         return resend == "by choice" and outcome == "unknown" and self.resend_questions
+
+
+class RetryBudget:
+    """The retries that a session may still make. A retry takes one, and a success gives back a tenth."""
+
+    def __init__(self, most: float) -> None:
+        """Start with *most*, which is also the limit."""
+        self._most = most
+        self._tokens = most
+
+    def take(self) -> bool:
+        """Take one retry and return True. If there is less than one, return False."""
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    def succeeded(self) -> None:
+        """Give back a tenth of a retry."""
+        if self._tokens < self._most:
+            self._tokens = min(self._most, round(self._tokens + 0.1, 9))  # ten tenths are one

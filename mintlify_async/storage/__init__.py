@@ -1,11 +1,11 @@
-"""Lasting storage for claims, conversations and quotas. Each step happens completely or not at all.
+"""Permanent storage for claims, conversations and quotas. Each step happens completely or not at all.
 
-A store of your own implements :class:`Store`.
+Your own store implements :class:`Store`.
 """
 
 from typing import TYPE_CHECKING
 
-from ..habits import missing_names
+from ..wrong_names import missing_names
 from .memory import MemoryStore
 from .sqlite_store import SQLiteStore
 from .store import Record, Snapshot, Store, TakeResult, Usage, Window
@@ -21,5 +21,5 @@ __all__ = [
     "Window",
 ]
 
-if not TYPE_CHECKING:  # a type checker finds the mistake
+if not TYPE_CHECKING:  # a type checker reports the mistake without it
     __getattr__ = missing_names(__name__)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..runtime import dates
-from .sql_store import TABLES, SQLStore
+from .sqlite_statements import TABLES, SQLStore
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -20,23 +20,23 @@ T = TypeVar("T")
 class MemoryStore(SQLStore):
     """A store in memory, shared by all threads and event loops of the process. It is lost with the process.
 
-    Its time passes evenly, even if the computer's clock is set.
+    The store's time runs evenly, even if the computer's clock is changed.
 
     Do not fork a process whose other threads use the store, because the child may hang. Start worker
     processes with the start method ``spawn``, or before the first call.
 
     Args:
-        keep: How long finished records are kept, in seconds. None keeps them for good.
+        keep: Seconds for which finished records are kept. None keeps them without limit.
 
     Raises:
-        ConfigurationError: *keep* is not a finite number.
+        ConfigurationError: *keep* is not a finite number of 0 or more.
     """
 
     _delete_after: ClassVar[float] = 0.0
 
     def __init__(self, *, keep: float | None = None) -> None:
-        """Start empty."""
-        import sqlite3  # loaded on use, because few programs need it
+        """Start without records."""
+        import sqlite3  # loaded here, because few programs need it
 
         super().__init__(keep=keep)
         self._db = sqlite3.connect(":memory:", check_same_thread=False)
@@ -46,13 +46,13 @@ class MemoryStore(SQLStore):
         weakref.finalize(self, self._db.close)
 
     def __repr__(self) -> str:
-        """Show how many records it has."""
+        """Show the number of records."""
         (count,) = self._db.execute("SELECT count(*) FROM records").fetchone()
         return f"<MemoryStore, {count} records>"
 
     async def _run(self, step: Callable[[Connection, float], T]) -> T:
         with self._lock, self._db:
-            time = asyncio.get_running_loop().time()  # not before: the steps of threads have an order
+            time = asyncio.get_running_loop().time()  # in the lock: steps of threads have an order
             if self._start is None:
                 self._start = dates.now() - time
             return step(self._db, self._start + time)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from ..checks import check_path
 from ..errors import ConfigurationError
 from ..runtime import dates
-from .sql_store import SQLStore
+from .sqlite_statements import SQLStore
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -23,37 +23,37 @@ IN_MEMORY: Final = "; in memory, use MemoryStore()"
 class SQLiteStore(SQLStore):
     """A store in a SQLite file, shared by all threads, event loops and processes of one computer.
 
-    A step is on the disk when it returns. It raises :class:`~mintlify_async.errors.StateError` when the file
-    cannot be used, when another process locks it for 10 s, and when another version of this package wrote it.
-    It uses this computer's time. If the clock is wrong and ahead, records with *keep* disappear and slots
-    become free too early. They reappear when the clock is corrected: expired records are deleted only after
-    30 days. A slot, a block or a claim from that time then counts as one of the present, from the first
-    step that reads it.
+    A step is on the disk when it returns. It raises :class:`~mintlify_async.errors.StateError` if the file
+    cannot be used, if another process locks it for 10 s, or if another version of this package wrote it. The
+    store uses this computer's clock. While the clock is ahead, records with *keep* disappear and slots become
+    free too early. They reappear when the clock is corrected, because expired records are deleted only after
+    30 days. The first step that then reads a slot, a block or a claim from that time sets its date to the
+    present.
 
-    Do not fork a process while a step runs, because the file is then locked forever for the child. Start
+    Do not fork a process while a step runs, because the file then stays locked for the child. Start
     worker processes with the start method ``spawn``, or before the first call.
 
-    A new file is readable by its owner alone, because conversations contain the keys of threads.
+    Only the owner of a new file can read it, because conversations contain the keys of threads.
 
     Args:
-        path: The file. If it does not exist, it is created, but its folder is not. A relative path is made
-            absolute immediately, and a ``~`` in front is expanded. Not on a network drive, whose locks cannot
-            be trusted.
-        keep: How long finished records are kept, in seconds. None keeps them forever.
+        path: The file. If it does not exist, it is created. Its folder must exist. A relative path is made
+            absolute immediately, and a ``~`` at its start is expanded. Do not use a network drive, because
+            its locks are not reliable.
+        keep: Seconds for which finished records are kept. None keeps them without limit.
 
     Raises:
-        ConfigurationError: *path* is no path, begins with ``$`` or names a database in memory, or *keep* is
-            not finite.
+        ConfigurationError: *path* is no path, starts with ``$`` or with an unknown home folder, or names a
+            database in memory. Or *keep* is not a finite number of 0 or more.
     """
 
-    _delete_after: ClassVar[float] = 30 * 86_400.0  # a clock that was ahead must not delete what is new
+    _delete_after: ClassVar[float] = 30 * 86_400.0  # a clock that was ahead must not delete new records
 
     def __init__(self, path: str | PathLike[str], *, keep: float | None = None) -> None:
-        """Keep the path. The file is not opened yet."""
+        """Store the path. The file is not opened yet."""
         name = check_path(path, "path", hint=IN_MEMORY)
         if name == ":memory:" or name.startswith("file:"):
             raise ConfigurationError(f"path must name a file{IN_MEMORY}", field="path")
-        from .sqlite_file import SQLiteFile  # loaded on use, because few programs need it
+        from .sqlite_file import SQLiteFile  # loaded here, because few programs need it
 
         super().__init__(keep=keep)
         self._file = SQLiteFile.at(str(Path(name).absolute()))

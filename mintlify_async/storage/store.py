@@ -1,7 +1,7 @@
-"""Stores: small records that outlive a process, each with a version, changed by rules without I/O.
+"""Stores: small records that outlive a process. Each has a version, and rules without I/O change it.
 
-One store serves claims, conversations and quotas. A writer says on which version of a record its change is
-based, so of two writers that started from the same version one succeeds.
+One store serves claims, conversations and quotas. A writer names the version of each record that its change
+is based on. So if two writers start from the same version, one succeeds.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ R = TypeVar("R")
 
 
 class NothingToClose:
-    """A store that holds nothing open between two calls."""
+    """A store that keeps no resources open between two calls."""
 
     async def close(self) -> None:
-        """Nothing needs to be closed; the method exists so that all stores have it. The records stay."""
+        """Do nothing. The method exists because all stores have it. The records stay."""
 
     aclose = close
 
 
 @frozen(kw_only=True)
 class Record:
-    """One record as a store returned it.
+    """One record, as a store returned it.
 
     Args:
         value: The written value.
-        version: The name that its writer gave to this version.
-        since: When it was written, by the store's own time, in seconds since 1970.
+        version: The name of this version, which its writer chose.
+        since: When the record was written, by the store's time, in seconds since 1970.
     """
 
     value: bytes = field(repr=False)  # it may contain secrets
@@ -43,11 +43,11 @@ class Record:
 
 @frozen(kw_only=True)
 class Snapshot:
-    """Some records of one moment.
+    """Some records at one moment.
 
     Args:
         records: The records that exist, by key.
-        now: The store's own time of the moment, in seconds since 1970.
+        now: The store's time at this moment, in seconds since 1970.
     """
 
     records: Mapping[str, Record]
@@ -56,13 +56,13 @@ class Snapshot:
 
 @frozen(kw_only=True)
 class Window:
-    """A limit for :meth:`Store.take`, at most *amount* slots in any *seconds*.
+    """A limit for :meth:`Store.take`: at most *amount* slots within *seconds*.
 
     Args:
-        key: The log of the slots that were taken; a key like that of a record. Logs whose keys differ only
-            behind the last colon have windows of one length, so that a store may delete their expired slots.
-        amount: Slots in any window of time.
-        seconds: The window's length.
+        key: The key of the log of taken slots. It has the form of a record's key. Logs whose keys differ only
+            after the last colon have windows of the same length, so a store may delete their expired slots.
+        amount: Maximum number of slots in any window of time.
+        seconds: The length of the window, in seconds.
     """
 
     key: str
@@ -72,11 +72,11 @@ class Window:
 
 @frozen(kw_only=True)
 class Usage:
-    """How much of a window is used.
+    """The use of a window.
 
     Args:
-        used: Slots that count now.
-        opens_in: Seconds until a slot is free; 0 when one is.
+        used: The number of slots that count now.
+        opens_in: Seconds until a slot is free; 0 if a slot is free now.
     """
 
     used: int
@@ -88,9 +88,9 @@ class TakeResult:
     """The result of :meth:`Store.take`.
 
     Args:
-        taken: Whether the slot was taken in all windows. If not, it was taken in none.
-        blocked: Seconds for which a block still refuses all slots; 0 without one.
-        usage: Each window's state, after the slot was taken, in the order of the windows.
+        taken: Whether the slot was taken in all windows. If not, it was taken in no window.
+        blocked: Seconds for which a block refuses all slots; 0 without a block.
+        usage: The use of each window after the call, in the order of the windows.
     """
 
     taken: bool
@@ -99,25 +99,25 @@ class TakeResult:
 
 
 class Store(Protocol):
-    """Where records are kept: :class:`MemoryStore`, :class:`SQLiteStore`, ``RedisStore``, or one of your own.
+    """A place for records: :class:`MemoryStore`, :class:`SQLiteStore`, ``RedisStore``, or your own.
 
-    Keys are ``room/folder/name``. A room has no ``/`` and no braces. Records that change together have the
-    same room, because a Redis cluster keeps a room on one node. A folder has no ``/``. :meth:`keys` lists a
-    folder. A name is any text without NUL and lone surrogates.
+    Keys have the form ``room/folder/name``. A room has no ``/`` and no braces. Records that change together
+    have the same room, because a Redis cluster keeps a room on one node. A folder has no ``/``. :meth:`keys`
+    lists a folder. A name is any text without NUL and lone surrogates.
 
-    Every method is one atomic step among tasks, threads and processes. A step limits its own time, and ends
-    within a second when it is cancelled. It raises :class:`~mintlify_async.errors.StateError` when the store
-    cannot be used. A step that was cancelled or failed may have been done, so every step can be repeated.
+    Every method is one atomic step for tasks, threads and processes. A step limits its own time, and ends
+    within a second if it is cancelled. It raises :class:`~mintlify_async.errors.StateError` if the store
+    cannot be used. After a cancellation or an error, it may have been done, so every step can be repeated.
 
     Attributes:
-        keep: How long finished records are kept, in seconds, as the user chose. None keeps them for good.
-            Callers pass it to :meth:`write` with the records that may expire.
+        keep: Seconds for which finished records are kept, as the user chose. None keeps them without limit.
+            Callers pass it to :meth:`write` with records that may expire.
     """
 
     keep: float | None
 
     async def read(self, keys: Collection[str]) -> Snapshot:
-        """Return the records that exist under *keys*, all of one moment, and the store's time.
+        """Return the existing records of *keys*, all at one moment, and the store's time.
 
         Args:
             keys: Keys of one room.
@@ -132,19 +132,19 @@ class Store(Protocol):
         version: str,
         keep: float | None = None,
     ) -> bool:
-        """If every record still has its *expected* version, make all *changes*. Else make none.
+        """If every record still has its *expected* version, make all *changes*. Otherwise make none.
 
         Args:
-            changes: The new value of each record. None deletes the record. All keys are of one room.
+            changes: The new value of each record. None deletes the record. All keys have the same room.
             expected: The version that each of these records must have. None means that the record must not
-                exist. May name records that are not changed.
-            version: The name of the new version, unique for each write that differs; see :func:`new_version`.
-            keep: How long the written records are kept, in seconds from now. None keeps them forever.
-                Unchanged records in *expected* are kept as long.
+                exist. It may name records that are not changed.
+            version: The name of the new version, unique for each different write; see :func:`new_version`.
+            keep: Seconds from now for which the written records are kept. None keeps them without limit.
+                Unchanged records in *expected* are kept for the same time.
 
         Returns:
-            Whether the changes were made. True also when all written records have *version* already,
-            because this write is repeated. A write that only deletes is not recognized.
+            Whether the changes were made. Also True if all written records already have *version*, because
+            then this write was repeated. A repeated write that only deletes is not recognized.
         """
         ...
 
@@ -160,28 +160,28 @@ class Store(Protocol):
         """If every window has a free slot and there is no block, take *slot* in all windows.
 
         Args:
-            windows: The limits, whose keys are of one room.
-            slot: The slot's unique name, at most 64 characters. Repeating a call whose slot was taken
-                changes nothing and returns that it is taken. None takes nothing and only looks.
-            block: The key of a record of the same room. As long as the record exists, nothing is taken. Write
-                it with ``keep=``.
+            windows: The limits. Their keys have the same room.
+            slot: The slot's unique name, at most 64 characters. Repeating a call whose slot was taken changes
+                nothing, and returns that it is taken. None takes no slot and only returns the use.
+            block: The key of a record in the same room. While the record exists, no slot is taken. Write it
+                with ``keep=``.
         """
         ...
 
     async def refund(self, windows: Sequence[Window], *, slot: str) -> None:
-        """Give *slot* back in every window. If it is not taken, do nothing."""
+        """Return *slot* to every window. If it is not taken, do nothing."""
 
     async def close(self) -> None:
         """Close the resources that stay open between two steps. The records stay."""
 
 
 def new_version() -> str:
-    """Return a random name for a version, or for a slot."""
+    """Return a random name for a version or for a slot."""
     return secrets.token_hex(8)
 
 
 Rule = Callable[[Snapshot], tuple[Mapping[str, bytes | None], R]]
-"""What to change and what to return, for a snapshot. An empty mapping changes nothing."""
+"""Takes a snapshot. Returns the changes and a result. An empty mapping changes nothing."""
 
 
 async def change(
@@ -192,22 +192,21 @@ async def change(
     keep: float | None = None,
     snapshot: Snapshot | None = None,
 ) -> R:
-    """Read *keys*, change them by *rule*, and return its result. If another writer was faster, start again.
+    """Read *keys*, change them with *rule*, and return its result. If another writer was first, repeat this.
 
-    A rule has no effects, because it may be called several times. It must accept its own result. If a change
-    was made but the store's response was lost, the rule is called again with the changed records. Then it
-    should change nothing and return the same result.
+    A rule has no side effects, because it may be called several times. If a change was made but the store's
+    response was lost, the rule is called again with the changed records. Then it must change nothing and
+    return the same result.
 
     Args:
-        store: Where the records are.
-        keys: The keys that *rule* reads and may change, of one room.
-        rule: Gets a snapshot, and returns the changes and a result.
-        keep: If a record of *keys* was changed: how long all of them are kept, in seconds. None keeps them
-            forever.
-        snapshot: What was read before. If it is no longer true, *keys* are read again.
+        store: The store of the records.
+        keys: The keys that *rule* reads and may change. They have the same room.
+        rule: Takes a snapshot, and returns the changes and a result.
+        keep: If a record of *keys* changes, all are kept for this many seconds. None means no limit.
+        snapshot: Records that were read before. If they are not current any more, *keys* are read again.
 
     Raises:
-        StateError: The store cannot be used. Whether a change was made is then not known.
+        StateError: The store cannot be used. It is then unknown whether a change was made.
     """
     version = new_version()
     while True:
@@ -235,15 +234,15 @@ def damaged_record(place: str, key: str) -> StateError:
 def unknown_version(
     what: str, version: object, readable: object, *, instead: str = "another file"
 ) -> StateError:
-    """Return the error for stored data in a form that this version of the package does not read.
+    """Return the error for stored data in a format that this version of the package does not read.
 
-    The package never guesses the form.
+    The package never guesses the format.
 
     Args:
         what: The kind of storage, with its file or key.
         version: The version in the data, or None.
         readable: The version that can be read.
-        instead: Another way out than the package's other version.
+        instead: An alternative to the package's other version, for the error.
     """
     version_text = "no format version" if version is None else f"format version {printable(str(version), 20)}"
     return StateError(

@@ -1,4 +1,4 @@
-"""The testing kit has the service on your own machine, scripted responses, faults, and virtual time.
+"""The testing kit: the service on your own machine, scripted responses, faults, and virtual time.
 
 ::
 
@@ -7,9 +7,9 @@
             done = await session.run_job("Fix the typos", timeout=900)
             assert service.requests.count("create_job") == 1
 
-With pytest, the fixtures ``mintlify_service``, ``mintlify_session`` and ``mintlify_time`` give you the same
-without any setup. Each module is loaded on its first use, so the installed package does not slow down
-the tests of projects that do not use the kit.
+With pytest, the fixtures ``mintlify_service``, ``mintlify_session`` and ``mintlify_time`` provide the same
+objects without setup. Each module is loaded on its first use. So the installed package does not slow down the
+tests of projects that do not use the kit.
 """
 
 from importlib import import_module as _import_module
@@ -24,7 +24,7 @@ _NAMES_BY_MODULE = {
     "local_jobs": ("JobLife", "LocalJob"),
     "local_service": ("LocalService",),
     "local_threads": ("LocalThread", "ThreadStyle"),
-    "loop_time": ("VirtualTime", "virtual_time"),
+    "virtual_clock": ("VirtualTime", "virtual_time"),
     "rate_limits": ("Limits",),
     "recorder": ("Recorder",),
     "request_log": ("RecordedRequest", "RequestLog"),
@@ -38,7 +38,7 @@ __all__ = [*_MODULES, "faults"]  # pyright: ignore[reportUnsupportedDunderAll] -
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise _import_module("..habits", __name__).missing_name(__name__, name)
+        raise _import_module("..wrong_names", __name__).missing_name(__name__, name)
     module = _import_module(f".{_MODULES.get(name, name)}", __name__)
     value = module if name == "faults" else getattr(module, name)
     globals()[name] = value  # the next use does not call this function

@@ -17,8 +17,6 @@ from .local_jobs import LocalJob as LocalJob
 from .local_service import LocalService as LocalService
 from .local_threads import LocalThread as LocalThread
 from .local_threads import ThreadStyle as ThreadStyle
-from .loop_time import VirtualTime as VirtualTime
-from .loop_time import virtual_time as virtual_time
 from .rate_limits import Limits as Limits
 from .recorder import Recorder as Recorder
 from .request_log import RecordedRequest as RecordedRequest
@@ -27,3 +25,5 @@ from .script import Rule as Rule
 from .script import Script as Script
 from .store_cases import StoreCases as StoreCases
 from .store_cases import WireCases as WireCases
+from .virtual_clock import VirtualTime as VirtualTime
+from .virtual_clock import virtual_time as virtual_time

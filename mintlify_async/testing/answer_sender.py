@@ -1,4 +1,4 @@
-"""Sends responses on the connections of aiohttp's server. All bytes are written here, so faults are exact."""
+"""Sends responses on the connections of aiohttp's server. It writes all bytes, so faults are exact."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .raw_connection import end, framed, head, send
 
 
 class Sent(web.StreamResponse):
-    """Takes the place of a response that is already on the connection.
+    """Replaces a response that was already written to the connection.
 
     Args:
         keep_alive: Whether the connection can take another request.
@@ -31,7 +31,7 @@ class Sent(web.StreamResponse):
 
 
 async def send_answer(http: web.BaseRequest, answer: Answer, fault: Fault | None = None) -> Sent:
-    """Send *answer*, or what *fault* makes of it.
+    """Send *answer*, or the pieces that *fault* makes from it.
 
     Raises:
         ConnectionResetError: The client has disconnected.
@@ -52,9 +52,9 @@ async def send_answer(http: web.BaseRequest, answer: Answer, fault: Fault | None
 
 
 class FaultyConnection(asyncio.Protocol):
-    """A connection that fails before any request. The client's bytes are ignored.
+    """A connection that fails before any request. It ignores the client's bytes.
 
-    The task that plays the fault is added to *tasks*, so that the service can cancel it.
+    The task of the fault is added to *tasks*, so that the service can cancel it.
     """
 
     def __init__(self, fault: Fault, tasks: set[asyncio.Task[Any]]) -> None:
@@ -63,7 +63,7 @@ class FaultyConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the fault."""
-        # uvloop's transports behave like one, but do not inherit from asyncio's class.
+        # uvloop's transports have the same methods, but do not inherit from asyncio's class.
         self._task = asyncio.create_task(self._play(cast(asyncio.Transport, transport)))
         self._tasks.add(self._task)
         self._task.add_done_callback(self._tasks.discard)

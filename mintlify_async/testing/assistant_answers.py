@@ -10,17 +10,17 @@ from typing import Any
 
 from attrs import field, frozen
 
-from ..habits import helpful
+from ..wrong_names import helpful
 from .docs_index import Section
 from .local_threads import ThreadStyle
 
 Event = dict[str, Any]
 
 SECTIONS_QUOTED = 2
-"""How many sections the text quotes; the others are only sources and suggestions."""
+"""Number of sections that the text quotes. The other sections are only sources and suggestions."""
 
 SECTION_CHARACTERS = 900
-"""About how many characters of a section are quoted; a code block is never cut."""
+"""Approximate number of characters that are quoted of a section. A code block is never cut."""
 
 
 @helpful
@@ -58,7 +58,7 @@ def search_answer(
 ) -> tuple[Content, list[Event]]:
     """Return the content of the answer to *question*, and the result of the search that precedes it.
 
-    *earlier* is the question before it in the thread or in the history.
+    *earlier* is the previous question in the thread or in the history.
     """
     titles: dict[str, str] = {}  # one source per page, best first
     for section in results:
@@ -91,10 +91,10 @@ def content_events(
 ) -> list[Event]:
     """Return an answer as stream events. ``finish`` gets the fields of *thread*.
 
-    The step of *search* is the first one. An error takes the place of the last event.
+    The step of *search* is the first step. An error replaces the last event.
     """
     text = content.text
-    if content.suggestions:  # one per line, as the service writes them
+    if content.suggestions:  # one in each line, as the service writes them
         lines = "\n".join(f"({title})[{path}]" for title, path in content.suggestions)
         text += f"\n\n```suggestions\n{lines}\n```"
     events: list[Event] = [{"type": "start", "messageId": f"msg_{number}"}, *search, {"type": "start-step"}]
@@ -109,7 +109,7 @@ def content_events(
 
 
 def _text_events(text: str, number: int) -> Iterator[Event]:
-    """Yield the text, one delta per word."""
+    """Yield the text, one delta for each word."""
     part = f"text_{number}"
     yield {"type": "text-start", "id": part}
     cuts = [0, *(match.start() for match in re.finditer(r"(?<=\s)\S", text)), len(text)]

@@ -35,7 +35,7 @@ def _default_domain(customer: Customer) -> str:
 
 @define(eq=False)
 class Customer:
-    """One customer of the service. A key opens the projects and domains of its customers only.
+    """One customer of the service. A key gives access only to the customer's own project and domain.
 
     ::
 
@@ -50,8 +50,8 @@ class Customer:
         assistant_key: A key for the assistant.
         read_only_key: An admin key that can only read jobs. Every other operation gets a 403.
         expired_key: An expired key. Every operation gets a 401.
-        credits: How many jobs, follow-ups and questions the customer can pay for. The next ones get a 402.
-            None means no limit. Can be set.
+        credits: The number of jobs, follow-ups and questions that the customer can pay for. Later ones get a
+            402. None means no limit. Can be set.
 
     Raises:
         ConfigurationError: A name or a key is not text.
@@ -70,6 +70,6 @@ class Customer:
         return key in (self.admin_key, self.assistant_key, self.read_only_key)
 
     def missing(self, params: Mapping[str, str]) -> str | None:
-        """Return ``project`` or ``domain`` if that part of a path is not this customer's, else None."""
+        """Return ``project`` or ``domain`` if that part of the path is not this customer's, else None."""
         own = {"project": self.project_id, "domain": self.domain}
         return next((name for name, value in own.items() if params.get(name, value) != value), None)

@@ -15,7 +15,7 @@ from typing import Any
 from attrs import frozen
 
 from ..errors import ConfigurationError
-from ..habits import helpful
+from ..wrong_names import helpful
 
 DEFAULT_DOCS = Path(__file__).parents[1] / "docs"
 """The documentation that ships with the package."""
@@ -28,13 +28,13 @@ STOP_WORDS = frozenset(
         "when where which who why will with you your",
     )
 )
-"""Words that nearly every page has."""
+"""Words that nearly every page contains."""
 
 LOG_IN = re.compile(r"\b(?:log|sign)(?:ging|ged|s|ing|ed)?[ -]?in\b")
-"""To log in takes a key here, and has nothing to do with logs."""
+""""To log in" means to use a key here. It is not related to logs."""
 
 MOST_PER_PAGE = 3
-"""How many sections of one page are found, so that an answer has several sources."""
+"""Maximum number of sections found on one page, so that an answer has several sources."""
 
 TOKEN = re.compile(
     r"^(?P<fence>[ \t]*(?P<mark>`{3,}|~{3,})\w*)[^\n]*(?P<code>.*?)(?P<end>^[ \t]*(?P=mark)[`~]*[ \t]*$|\Z)"
@@ -44,7 +44,7 @@ TOKEN = re.compile(
     r"|</?[A-Za-z][\w.]*(?:\s[^<>]*)?>",
     re.MULTILINE | re.DOTALL,
 )
-"""Code blocks, headings, code, and the additions of MDX: escapes, comments, imports, tags."""
+"""Code blocks, headings, code, and syntax of MDX: escapes, comments, imports, tags."""
 
 
 def words(text: str) -> set[str]:
@@ -62,7 +62,7 @@ def _stem(word: str) -> str:
 
 
 def anchor_of(heading: str) -> str:
-    """Return the anchor of a heading, as GitHub makes it: words in lower case, with hyphens between them."""
+    """Return the anchor of a heading as GitHub makes it: words in lower case, with hyphens between them."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
@@ -81,7 +81,7 @@ class Section:
         description: The description of its page.
         heading: The text of its heading.
         content: The Markdown below the heading, without the tags of components. A link to a file of the
-            folder is a path on the site.
+            folder becomes a path on the site.
     """
 
     page: str
@@ -92,11 +92,11 @@ class Section:
 
     @property
     def path(self) -> str:
-        """The section's path on the site, with an anchor unless it opens the page."""
+        """The section's path on the site, with an anchor unless it is the start of the page."""
         return self.page if self.heading == self.title else f"{self.page}#{anchor_of(self.heading)}"
 
     def weights(self) -> Counter[str]:
-        """Return its words. One in its heading counts three times, one in the title of its page twice."""
+        """Return the section's words. A word in its heading counts three times, in its page's title twice."""
         heading, title = list(words(self.heading)), list(words(self.title))
         return Counter([*heading * 3, *title * 2, *words(self.description)])
 
@@ -129,7 +129,7 @@ def read_sections(folder: Path, file: Path) -> Iterator[Section]:
 
 
 def _site_links(name: str, prose: str) -> str:
-    """Return *prose* of the page *name*. In it, links to files of the folder become paths on the site."""
+    """Return *prose* of the page *name*. Links to files of the folder become paths on the site."""
 
     def path(match: re.Match[str]) -> str:
         place, hash_, anchor = match[1].partition("#")
@@ -144,7 +144,7 @@ def _site_links(name: str, prose: str) -> str:
 
 
 def _split(text: str, title: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yield each heading of the page *name* with the text below it, whose links are those of the site.
+    """Yield each heading of the page *name* and the text below it. Links in it become paths on the site.
 
     The text before the first heading has the page's title.
     """
@@ -165,7 +165,7 @@ def _split(text: str, title: str, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _without_indent(text: str) -> str:
-    """Return *text* without the indentation of a component's content. Lists keep theirs."""
+    """Return *text* without the indentation of a component's content. Lists keep their indentation."""
     return re.sub(r"^[ \t]+(?=[^\s*+\-\d])|[ \t]+$", "", text, flags=re.MULTILINE)
 
 
@@ -176,7 +176,7 @@ def _without_gaps(content: str) -> str:
 @helpful
 @frozen(kw_only=True, eq=False)
 class DocsIndex:
-    """``service.docs`` has the pages of a folder and an index of their headings.
+    """``service.docs`` contains the pages of a folder, and an index of their words.
 
     Pages are read on first use.
 
@@ -196,7 +196,7 @@ class DocsIndex:
 
     @classmethod
     def load(cls, folder: Path | str | None = None) -> DocsIndex:
-        """Take the ``.md`` and ``.mdx`` files under *folder* (default: the package's own documentation).
+        """Use the ``.md`` and ``.mdx`` files under *folder* (default: the package's own documentation).
 
         Raises:
             ConfigurationError: The folder does not exist or has no page.
@@ -218,7 +218,7 @@ class DocsIndex:
 
     @cached_property
     def _rarity(self) -> Mapping[str, float]:
-        """The weight of a word. A rare word has a higher weight."""
+        """By word: its weight. A rare word has a higher weight."""
         uses = Counter(word for _, row in self._sections for word in row)
         return {word: math.log(1 + len(self._sections) / count) for word, count in uses.items()}
 
@@ -230,7 +230,7 @@ class DocsIndex:
             for section, row in self._sections
         ]
         best, sections_per_page = list[Section](), Counter[str]()
-        for score, section in sorted(scores, key=lambda pair: -pair[0]):  # equal ones stay in their order
+        for score, section in sorted(scores, key=lambda pair: -pair[0]):  # equal scores stay in their order
             sections_per_page[section.page] += 1
             if score and sections_per_page[section.page] <= MOST_PER_PAGE:
                 best.append(section)

@@ -1,4 +1,4 @@
-"""Faults are the ways in which a failing server or network delivers a response.
+"""Faults: the ways in which a failing server or network delivers a response.
 
 ::
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from ..habits import helpful, missing_names
+from ..wrong_names import helpful, missing_names
 from .http_answer import Answer, Pause, Piece, join_bytes, to_pieces
 from .raw_connection import Ending, first_pieces, framed, head
 
@@ -31,7 +31,7 @@ class Fault:
     unread: bool = False
 
     def pieces(self, answer: Answer) -> Iterable[Piece]:
-        """Return what is sent before the end. Without a fault, the service would send *answer*."""
+        """Return the pieces to send before the end. Without a fault, the service would send *answer*."""
         return ()
 
 
@@ -40,8 +40,8 @@ class Reset(Fault):
     """The connection is reset.
 
     Args:
-        unread: Whether this happens before the request's body is read. By default the service first reads and
-            handles the whole request.
+        unread: Whether this happens before the request's body is read. By default, the service first reads
+            and handles the complete request.
     """
 
     unread: bool = False
@@ -75,7 +75,7 @@ class NoAnswer(Fault):
         return "hang" if self.seconds is None else "fin"
 
     def pieces(self, answer: Answer) -> Iterable[Piece]:
-        """Return nothing but a pause."""
+        """Return only a pause."""
         return () if self.seconds is None else (Pause(self.seconds),)
 
 
@@ -86,7 +86,7 @@ class Cut(Fault):
     Args:
         at: The number of bytes of the body before the fault. A negative number counts from the end.
         how: The end of the connection, one of ``fin``, ``rst`` and ``hang``.
-        clean: Whether to finish the body properly. Then only its content shows that something is missing. Use
+        clean: Whether to end the body correctly. Then only its content shows that something is missing. Use
             it with ``fin``.
     """
 
@@ -105,7 +105,7 @@ class Cut(Fault):
 @helpful
 @frozen
 class Raw(Fault):
-    r"""Exactly these bytes, from the status line on, whether they are HTTP or not.
+    r"""Sends exactly these bytes, from the status line on. They need not be HTTP.
 
     ::
 

@@ -1,4 +1,4 @@
-"""A proxy that holds back one message to a server. It delivers it even when the client has gone."""
+"""A proxy that holds back one message to a server. It delivers the message even after the client has gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HeldWire:
     def __init__(self, host: str, port: int) -> None:
         self._server = host, port
         self._tasks = set[asyncio.Task[None]]()
-        self._skip = -1  # messages before the one that is held back
+        self._skip = -1  # the number of messages before the one to hold back
         self._seconds = 0.0
         self._delivered = asyncio.Event()
         self.port = 0
@@ -41,12 +41,12 @@ class HeldWire:
             await asyncio.wait(self._tasks)
 
     def hold(self, skip: int, seconds: float) -> None:
-        """Let *skip* messages pass, on whatever connection, and hold back the next one for *seconds*."""
+        """Let *skip* messages pass, on any connection, and hold back the next message for *seconds*."""
         self._skip, self._seconds, self.is_holding = skip, seconds, False
         self._delivered.clear()
 
     async def delivered(self) -> None:
-        """Wait until the message that is held back has gone to the server."""
+        """Wait until the held message was sent to the server."""
         if self.is_holding:
             await self._delivered.wait()
 

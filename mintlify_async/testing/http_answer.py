@@ -10,9 +10,9 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from ..events import Event
-from ..habits import helpful
+from ..wrong_names import helpful
 
-# The AI SDK's servers send these headers with a stream. No client needs any of them.
+# The AI SDK's servers send these headers with a stream. No client needs them.
 STREAM_HEADERS: Mapping[str, str] = {
     "Content-Type": "text/event-stream",
     "Cache-Control": "no-cache",
@@ -24,7 +24,7 @@ DONE = b"data: [DONE]\n\n"
 
 async def let_client_read() -> None:
     """Let a client on the same event loop read the bytes that are already written."""
-    for _ in range(3):  # one turn to see the bytes, one to read them, one of margin
+    for _ in range(3):  # one cycle to see the bytes, one to read them, one in reserve
         await asyncio.sleep(0)
 
 
@@ -33,17 +33,17 @@ class Pause:
     """A pause between two pieces of a body.
 
     Args:
-        seconds: How long it is, in seconds.
+        seconds: The length of the pause, in seconds.
     """
 
     seconds: float
 
 
 Piece = bytes | Pause
-"""A part of a body: bytes that are written at once, or a pause."""
+"""A piece of a body: bytes for one write, or a pause."""
 
 Value = bytes | str | Mapping[str, Any] | Event | float
-"""A part of a body as it is written in a script: bytes, text, a stream event, or a pause in seconds."""
+"""A piece of a body in a script: bytes, text, a stream event, or a pause in seconds."""
 
 
 @helpful
@@ -72,7 +72,7 @@ class Answer:
 
     @property
     def content(self) -> bytes:
-        """The complete body as bytes, without its pauses."""
+        """The complete body as bytes, without pauses."""
         return join_bytes(self.body)
 
     def with_headers(self, headers: Mapping[str, str]) -> Answer:
@@ -81,7 +81,7 @@ class Answer:
 
 
 def to_pieces(values: Iterable[Value], pause: float | None = 0.0) -> tuple[Piece, ...]:
-    """Return the pieces for *values*, with a pause between two that are sent. None means no pause."""
+    """Return the pieces for *values*, with a pause between each two that are sent. None means no pause."""
     pieces, separate = list[Piece](), False
     for value in values:
         if isinstance(value, int | float):
@@ -96,7 +96,7 @@ def to_pieces(values: Iterable[Value], pause: float | None = 0.0) -> tuple[Piece
 
 
 def to_bytes(value: bytes | str | Mapping[str, Any] | Event) -> bytes:
-    """Return bytes and texts as they are, and an event as a server-sent event, as the AI SDK writes it."""
+    """Return bytes and texts unchanged, and an event as a server-sent event in the form of the AI SDK."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -104,7 +104,7 @@ def to_bytes(value: bytes | str | Mapping[str, Any] | Event) -> bytes:
     wire = value.to_wire() if isinstance(value, Event) else value
     try:
         text = json.dumps(wire, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # half a surrogate pair, which a JSON escape can express but UTF-8 cannot
+    except UnicodeEncodeError:  # a lone surrogate, which a JSON escape can express but UTF-8 cannot
         text = json.dumps(wire, separators=(",", ":")).encode()
     return b"data: " + text + b"\n\n"
 
@@ -115,7 +115,7 @@ def join_bytes(pieces: Iterable[Piece]) -> bytes:
 
 
 def merge_headers(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
-    """Return both. A header of *second* replaces a header of *first* with the same name, in any case."""
+    """Return all headers. A header of *second* replaces the same one of *first*; case is ignored."""
     replaced = {name.lower() for name in second}
     return {name: value for name, value in first.items() if name.lower() not in replaced} | dict(second)
 
@@ -128,7 +128,7 @@ def json_answer(status: int, document: object, headers: Mapping[str, str] | None
 
 
 def too_many_requests(headers: Mapping[str, str] | None = None) -> Answer:
-    """Return a 429 in the service's form, with plain text and the headers for the next try."""
+    """Return a 429 in the service's form, with plain text and headers about the next attempt."""
     own = {"Content-Type": "text/plain; charset=utf-8"}
     body = (b"Too many requests, please try again later.",)
     return Answer(status=429, headers=merge_headers(own, headers or {}), body=body)
@@ -141,6 +141,6 @@ def event_stream(
     pause: float | None = None,
     status: int = 200,
 ) -> Answer:
-    """Return *events* and ``[DONE]`` as a streamed response, one write per event."""
+    """Return *events* and ``[DONE]`` as a streamed response, with one write for each event."""
     headers = merge_headers(STREAM_HEADERS, headers or {})
     return Answer(status=status, headers=headers, body=(*to_pieces(events, pause), DONE), chunked=True)

@@ -1,4 +1,4 @@
-"""Agent jobs of the local service. Their status follows the loop's time."""
+"""The agent jobs of the local service. Their status depends on the loop's time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from ..habits import helpful
 from ..runtime.dates import now as date_now
+from ..wrong_names import helpful
 
 ENDED = frozenset({"completed", "failed", "archived"})
 
@@ -33,11 +33,11 @@ class JobLife:
     Args:
         seconds: The duration of the job.
         outcome: The status at the end.
-        files: Whether the job changes files. If it changes none, a completed job has no pull request.
-        stale: The time after a follow-up in which a poll still returns the earlier result. Several
-            numbers are the delays of read replicas, which answer polls in turn.
-        not_found: The time after its creation in which a poll of the job still gets a 404.
-        looks: Statuses by poll instead of by time. Each poll returns the next status, and the last one stays.
+        files: Whether the job changes files. If not, a completed job has no pull request.
+        stale: The time after a follow-up in which a poll still returns the earlier result. Several numbers
+            are the delays of read replicas, which answer polls in turn.
+        not_found: The time after its creation in which a poll of the job gets a 404.
+        looks: Statuses by poll instead of by time. Each poll returns the next status. The last status stays.
     """
 
     seconds: float = 3.0
@@ -60,7 +60,7 @@ class _Turn:
 
     @property
     def takes_effect_at(self) -> float:
-        """The time from which the replica that answers now shows the turn."""
+        """The time from which the replica that is next shows the turn."""
         return self.at + self.life.stale[self.polls % len(self.life.stale)]
 
 
@@ -74,10 +74,10 @@ class LocalJob:
         assert service.jobs["job_1"].prompts == ["Fix the typos", "Mention the CLI, too"]
 
     Attributes:
-        id: Its id.
-        project_id: Its project.
-        number: Its number, which is also the number of its pull request.
-        created_at: When it was created, in seconds since 1970.
+        id: The id of the job.
+        project_id: The id of the job's project.
+        number: The number of the job, which is also the number of its pull request.
+        created_at: When the job was created, in seconds since 1970.
     """
 
     id: str
@@ -89,7 +89,7 @@ class LocalJob:
 
     @property
     def prompts(self) -> list[str]:
-        """The first prompt and the follow-ups so far."""
+        """The first prompt, and the follow-ups up to now."""
         return [turn.prompt for turn in self._turns]
 
     @property
@@ -99,7 +99,7 @@ class LocalJob:
 
     @property
     def visible(self) -> bool:
-        """Whether a poll already finds the job."""
+        """Whether a poll can find the job now."""
         return self._now() >= self._turns[0].at + self._turns[0].life.not_found
 
     def add(self, prompt: str, life: JobLife) -> None:
@@ -137,7 +137,7 @@ class LocalJob:
 
 
 class LocalJobs(dict[str, LocalJob]):
-    """``service.jobs`` has the jobs of a service, by id. *now* returns the time."""
+    """``service.jobs`` contains the jobs of a service, by id. *now* returns the time."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()
@@ -158,13 +158,13 @@ class LocalJobs(dict[str, LocalJob]):
         return job
 
     def follow_up(self, job: LocalJob, prompt: str, life: JobLife) -> None:
-        """Give *job* an additional prompt. Polls return the earlier result while ``stale`` lasts."""
+        """Add a follow-up to *job*. Until ``stale`` has passed, polls return the earlier result."""
         if job.status not in ENDED:  # an active job has no earlier result
             life = evolve(life, stale=0.0)
         job.add(prompt, life)
 
     def find(self, project_id: str, job_id: str) -> LocalJob | None:
-        """Return the job if it belongs to this project and is already visible."""
+        """Return the job if it belongs to this project and is visible now."""
         job = self.get(job_id)
         return job if job is not None and job.project_id == project_id and job.visible else None
 

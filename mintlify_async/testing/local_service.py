@@ -1,6 +1,6 @@
-"""The documentation service on this machine. An HTTP server answers, plays faults, and records.
+"""The documentation service on this machine: an HTTP server that responds, plays faults, and records.
 
-:mod:`mintlify_async.testing.operations` makes the responses. This file listens and sends.
+:mod:`mintlify_async.testing.local_operations` makes the responses. This file listens and sends.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from aiohttp import ClientResponse, web
 from attrs import evolve
 
 from ..errors import ConfigurationError, StateError
-from ..habits import helpful
 from ..runtime.dates import now as date_now
+from ..wrong_names import helpful
 from .answer_sender import FaultyConnection, Sent, send_answer
 from .assistant_answers import AnswerStyle
 from .customers import Customer
 from .docs_index import DocsIndex
 from .http_answer import Answer, let_client_read, merge_headers
 from .local_jobs import JobLife, LocalJobs
-from .loop_time import is_virtual, other_end_closes
-from .operations import Operations, find_operation
+from .local_operations import Operations, find_operation
 from .rate_limits import Limits
 from .replay import Played, replay_rules
 from .request_log import RecordedRequest, RequestLog
 from .script import Rule, Script
+from .virtual_clock import is_virtual, other_end_closes
 
 if TYPE_CHECKING:
     from ..protocol.calls import Call
     from ..session import MintlifySession
 
 BACKLOG = 4096
-"""How many connections may wait to be accepted: tests open thousands at once."""
+"""Number of connections that may wait to be accepted, because tests open thousands at the same time."""
 
 PREFLIGHT_HEADERS = {
     "Access-Control-Allow-Methods": "GET, POST, OPTIONS",
@@ -58,7 +58,7 @@ def _shared_index(folder: Path | None) -> DocsIndex:
 
 
 def check_loops(session: MintlifySession, service: LocalService) -> None:
-    """Let *session* refuse requests that would wait forever, because the loop of *service* does not run."""
+    """Make *session* refuse requests that would wait forever, because the loop of *service* does not run."""
     from ..session import record_requests
 
     record_requests(session, service._check_loop)  # pyright: ignore[reportPrivateUsage] - defined in this file
@@ -153,7 +153,7 @@ class LocalService:
         self._at_work: set[asyncio.Task[Any]] = set()
         self._busy: set[web.RequestHandler] = set()
         self._stopping = False
-        self._changed = asyncio.Event()  # of the next request or response
+        self._changed = asyncio.Event()  # set at the next request or response
 
     @property
     def base_url(self) -> str:
@@ -179,7 +179,7 @@ class LocalService:
         known: dict[str, Any] = {"base_url": self.base_url}
         known |= {name: getattr(customer or self.customers[0], name) for name in _OF_A_CUSTOMER}
         settle, usual = self.settle_seconds, PollPolicy()
-        if is_virtual(self._loop):  # the usual time costs nothing and also suits scripted lives
+        if is_virtual(self._loop):  # virtual time is free, and suits scripted lives
             settle = max(settle, usual.settle_seconds)
         known["poll"] = evolve(usual, settle_seconds=settle)
         session = MintlifySession(**(known | settings))
@@ -192,7 +192,7 @@ class LocalService:
         """Refuse a request that would wait forever, because the event loop of the service does not run."""
         loop = self._loop
         if loop is not None and loop is not asyncio.get_running_loop() and not loop.is_running():
-            getattr(response, "close", lambda: None)()  # else Python warns that nobody awaited it
+            getattr(response, "close", lambda: None)()  # otherwise Python warns that it was never awaited
             raise StateError(
                 "the service is on another event loop, which does not run now: with pytest-asyncio, give the "
                 'fixture and its test the same loop, as with @pytest_asyncio.fixture(loop_scope="function")'
@@ -212,13 +212,13 @@ class LocalService:
 
     @property
     def settle_seconds(self) -> float:
-        """The shortest ``PollPolicy.settle_seconds`` that separates the turns of jobs like :attr:`life`."""
+        """The smallest ``PollPolicy.settle_seconds`` that separates the turns of jobs like :attr:`life`."""
         return self.life.seconds + max(self.life.stale) + 1.0
 
     def replay(self, path: str | PathLike[str]) -> None:
-        """Queue the responses of a recording, each for the next request of its operation.
+        """Queue the responses of a recording. Each is for the next request of its operation.
 
-        They come with their bytes and pauses. Keys and bodies of the requests are not compared.
+        They have their bytes and pauses. Keys and bodies of the requests are not compared.
 
         Raises:
             ConfigurationError: The file is not a recording.
@@ -270,7 +270,7 @@ class LocalService:
             StateError: The service is already started.
         """
         if self._web is not None:
-            raise StateError("the service is started already")
+            raise StateError("the service is already started")
         self._stopping = False
         loop = asyncio.get_running_loop()
         self._began, self._loop = loop.time() - self.now(), loop

@@ -1,4 +1,4 @@
-"""Conversation threads of the local service, with their ids, secret keys and questions."""
+"""The conversation threads of the local service, with their ids, secret keys and questions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ThreadStyle:
         id_in: The places of the thread's id: ``header`` (``X-Thread-Id``), ``finish`` (``threadId`` of the
             event), ``metadata`` (``messageMetadata`` of that event), ``data`` (an event ``data-thread``).
         key_in: The places of the thread's key, from the same list. Only the first answer has the key.
-        keys: Whether threads have a key. A request without it, or with another one, gets a 404.
+        keys: Whether threads have a key. A request without it, or with another key, gets a 404.
 
     Raises:
         ConfigurationError: A place is unknown.
@@ -49,9 +49,9 @@ class LocalThread:
     """One thread of the service.
 
     Attributes:
-        id: Its id.
-        domain: The domain of its customer.
-        key: Its key, or None if the service has no keys.
+        id: The id of the thread.
+        domain: The domain of the thread's customer.
+        key: The key of the thread, or None if the service has no keys.
         questions: The questions, oldest first.
     """
 
@@ -62,10 +62,10 @@ class LocalThread:
 
 
 class LocalThreads(dict[str, LocalThread]):
-    """``service.threads`` has the threads of a service, by id."""
+    """``service.threads`` contains the threads of a service, by id."""
 
     def begin(self, domain: str, *, keys: bool) -> LocalThread:
-        """Start a thread. If *keys* is true, it gets a key."""
+        """Start a thread. With *keys*, it gets a key."""
         key = f"thread_key_{secrets.token_hex(12)}" if keys else None
         thread = LocalThread(id=f"thread_{len(self) + 1}", domain=domain, key=key)
         self[thread.id] = thread

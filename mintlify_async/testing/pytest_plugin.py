@@ -25,7 +25,7 @@ import pytest
 if TYPE_CHECKING:
     from ..session import MintlifySession
     from .local_service import LocalService
-    from .loop_time import VirtualTime
+    from .virtual_clock import VirtualTime
 
 
 @pytest.fixture
@@ -52,15 +52,15 @@ def mintlify_service(request: pytest.FixtureRequest) -> LocalService:
 def mintlify_session(
     request: pytest.FixtureRequest, mintlify_service: LocalService, monkeypatch: pytest.MonkeyPatch
 ) -> MintlifySession:
-    """A ``MintlifySession`` that talks to ``mintlify_service``. It does not read ``MINTLIFY_SITE``."""
-    monkeypatch.delenv("MINTLIFY_SITE", raising=False)  # so that links are the same in every shell
+    """A ``MintlifySession`` for ``mintlify_service``. It does not read ``MINTLIFY_SITE``."""
+    monkeypatch.delenv("MINTLIFY_SITE", raising=False)  # so that links do not depend on the shell
     session: MintlifySession = request.getfixturevalue(_name("session", request))
     return session
 
 
 @pytest.fixture
 def mintlify_env(mintlify_service: LocalService, monkeypatch: pytest.MonkeyPatch) -> LocalService:
-    """The ``mintlify_service``, for an app that makes its ``MintlifySession()`` itself.
+    """The ``mintlify_service``, for an app that makes its own ``MintlifySession()``.
 
     It sets the environment variables (URL, keys, project, domain), and removes ``MINTLIFY_SITE``
     and ``MINTLIFY_PROXY``.
@@ -75,7 +75,7 @@ def mintlify_env(mintlify_service: LocalService, monkeypatch: pytest.MonkeyPatch
 
 
 def _check_loops_of_new_sessions(service: LocalService, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let sessions that the app makes say so if the service is on a loop that does not run."""
+    """Make the app's new sessions raise an error if the service is on a loop that does not run."""
     from ..session import MintlifySession
     from .local_service import check_loops
 
@@ -91,10 +91,10 @@ def _check_loops_of_new_sessions(service: LocalService, monkeypatch: pytest.Monk
 
 
 def _generators() -> dict[str, Callable[..., Any]]:
-    """Return new functions for the fixtures of async tests. A plugin marks the functions that it gets."""
+    """Return new functions for the fixtures of async tests. A plugin changes the functions it gets."""
 
     async def time() -> AsyncGenerator[VirtualTime | None]:
-        from .loop_time import virtual_time_if_possible
+        from .virtual_clock import virtual_time_if_possible
 
         with virtual_time_if_possible() as virtual:
             yield virtual
@@ -118,8 +118,8 @@ for _kind, _function in _generators().items():
 
 def _gone(name: str) -> Callable[[], None]:
     def fail() -> None:
-        """Fail with what to write for a fixture of 0.2."""
-        from ..habits import replacement
+        """Fail with the replacement for a fixture of 0.2."""
+        from ..wrong_names import replacement
 
         answer = replacement("mintlify_async.testing", name)
         pytest.fail(f"mintlify-async has no fixture {name!r}: {answer}", pytrace=False)
@@ -181,7 +181,7 @@ def _has_pytest_asyncio(config: pytest.Config) -> bool:
 
 
 def _runner(request: pytest.FixtureRequest) -> Literal["asyncio", "anyio", "thread"]:
-    """Return the plugin that runs the test, or nothing special if the test is not async."""
+    """Return the plugin that runs the test, or ``thread`` if the test is not async."""
     function = getattr(request.node, "obj", None)
     function = getattr(getattr(function, "hypothesis", None), "inner_test", function)
     # unittest runs the async tests of its own classes, on its own loop.
@@ -219,5 +219,5 @@ def _name(what: str, request: pytest.FixtureRequest) -> str:
 def _default_loop_scope(config: pytest.Config) -> str:
     try:
         return str(config.getini("asyncio_default_test_loop_scope") or "function")
-    except (KeyError, ValueError):  # pytest-asyncio before 0.26 has no such option
+    except (KeyError, ValueError):  # pytest-asyncio before 0.26 does not have this option
         return "function"

@@ -1,6 +1,6 @@
 """The rate limits that the local service enforces, counted exactly in sliding windows.
 
-The session's own quota shares no code with this file, so a test shows a mistake in one of them.
+The session's quota shares no code with this file, so a test finds a mistake in either of them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-from ..habits import helpful
 from ..runtime.dates import now as date_now
+from ..wrong_names import helpful
 
 HOUR, DAY, MONTH = 3600.0, 86_400.0, 30 * 86_400.0
 
@@ -21,7 +21,7 @@ class LimitRule(NamedTuple):
     """A limit that applies to a request."""
 
     counter: str  # its name, such as create_job:acme
-    limit: int  # how many uses fit into a window
+    limit: int  # maximum number of uses in a window
     window: float  # in seconds
 
 
@@ -66,7 +66,7 @@ class Limits:
 
 
 def used_up() -> dict[str, str]:
-    """Return the headers of a 429 of the agent's limits, with room again in an hour."""
+    """Return the headers of an agent 429. The limit is free again in an hour."""
     return {
         "Retry-After": f"{HOUR:.0f}",
         "X-RateLimit-Limit": "100",
@@ -82,7 +82,7 @@ class LimitCounter:
         self._uses: defaultdict[str, deque[float]] = defaultdict(deque)
 
     def take(self, rules: list[LimitRule], now: float) -> float:
-        """Return the seconds until every rule has room. If it is 0, count one use of each."""
+        """Return the seconds until every rule allows a use. If that is 0, count one use for each rule."""
         seconds = max((self._wait(rule, now) for rule in rules), default=0.0)
         for rule in rules if seconds == 0 else ():
             self._uses[rule.counter].append(now)

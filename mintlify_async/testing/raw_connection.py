@@ -11,14 +11,14 @@ from ..http.transport import reset_connection
 from .http_answer import Answer, Pause, Piece, let_client_read, merge_headers
 
 Ending = Literal["fin", "rst", "hang"]
-"""How a connection ends: ``fin`` closes it, ``rst`` resets it, ``hang`` leaves it open and silent."""
+"""The end of a connection: ``fin`` closes it, ``rst`` resets it, ``hang`` leaves it open and silent."""
 
 WRITE_BUFFER_BYTES = 256 * 1024
-"""How many bytes may wait for a slow client before the service stops writing."""
+"""Number of bytes that may wait for a slow client. With more, the service stops writing."""
 
 
 async def send(transport: asyncio.Transport, pieces: Iterable[Piece], *, separately: bool = False) -> None:
-    """Write each piece. A pause waits, and lets the client read. *separately* lets it read after each piece.
+    """Write each piece. The client can read during a pause, and with *separately* after each piece.
 
     Raises:
         ConnectionResetError: The client has disconnected.
@@ -33,7 +33,7 @@ async def send(transport: asyncio.Transport, pieces: Iterable[Piece], *, separat
         transport.write(piece)
         if separately:
             await let_client_read()
-        # Polled, because only the protocol of the transport gets a callback when there is room again.
+        # Polled, because only the transport's protocol gets a callback when the buffer has room again.
         seconds = 0.001
         while transport.get_write_buffer_size() > WRITE_BUFFER_BYTES:
             await asyncio.sleep(seconds)
@@ -60,7 +60,7 @@ def head(
 
     Args:
         answer: The response.
-        framing: The headers that frame its body. By default, they fit it.
+        framing: The headers that frame the body. By default, they are made from the body.
         closes: Whether the connection takes no other request.
     """
     try:
@@ -78,12 +78,12 @@ def head(
 
 
 def chunk(data: bytes) -> bytes:
-    """Return one HTTP chunk. An empty one ends the body."""
+    """Return one HTTP chunk. An empty chunk ends the body."""
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 def framed(pieces: Iterable[Piece], *, chunked: bool, ended: bool = False) -> Iterator[Piece]:
-    """Yield *pieces*. If the body is *chunked*, yield HTTP chunks, and the last chunk if it is *ended*."""
+    """Yield *pieces*. With *chunked*, yield HTTP chunks, and with *ended* also the last chunk."""
     for piece in pieces:
         yield chunk(piece) if chunked and isinstance(piece, bytes) else piece
     if chunked and ended:

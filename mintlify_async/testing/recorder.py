@@ -1,4 +1,4 @@
-r"""Recordings are files with requests and responses, which the local service can play back.
+r"""Recordings: files with requests and responses, which the local service can play back.
 
 A recording is a file of JSON lines. The first is ``{"recording": 1, "redacted": true, …}``, where 1 is the
 version. Each following line has the fields of an :class:`Exchange` and is written when its response has
@@ -24,13 +24,13 @@ import aiohttp
 from attrs import define, evolve, field
 from cattrs import Converter
 
-from ..habits import helpful
-from ..http.failures import FOREIGN_ERRORS
+from ..http.connection_errors import FOREIGN_ERRORS
 from ..protocol.calls import Call
-from ..runtime.recordings import KeptStep, Recordings
+from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.tasks import compute
 from ..session import MintlifySession, record_requests, steps_of
 from ..version import __version__
+from ..wrong_names import helpful
 from .redaction import BodyRedactor, hide, redact_header, redact_path, secrets_in
 
 RECORDING_VERSION = 1
@@ -38,7 +38,7 @@ RECORDING_VERSION = 1
 How: TypeAlias = Literal["whole", "lost", "left", "none"]
 
 SMALL_BYTES = 32 * 1024
-"""An exchange of more bytes is written by a thread: replacing its text would stop the event loop."""
+"""Larger exchanges are written by a thread, because replacing their text would block the event loop."""
 
 log = logging.getLogger("mintlify_async")
 
@@ -54,15 +54,16 @@ class Exchange:
         route: The path's template.
         request_headers: The headers that were sent, names in lower case.
         request_body: The body that was sent. Empty if there was none.
-        at: The time of sending, in seconds of the loop's time. In a file, seconds since its first exchange.
+        at: When the request was sent, by the loop's time in seconds. In a file, seconds since the first
+            exchange.
         after: Seconds until the response's headers, or until the failure if there is no response.
         status: The response's status. None without a response.
         headers: The response's headers, names in lower case. Of a repeated header, the first one.
-        body: The pieces of the body as they were read, each with the seconds since the piece before.
+        body: The pieces of the body as they were read. Each has the seconds since the previous piece.
         ended_after: Seconds from the last piece to the end.
-        how: The end of the response: ``whole``, ``lost`` (the connection broke), ``left`` (we closed it), or
-            ``none`` (there was no response).
-        error: The class of the network's error, if there was one.
+        how: The end of the response: ``whole``, ``lost`` (the connection was lost), ``left`` (the client
+            closed it), or ``none`` (there was no response).
+        error: The class of the network's error, or None.
     """
 
     operation: str
@@ -81,7 +82,7 @@ class Exchange:
     error: str | None = None
 
     def redacted(self, *, keep_text: bool) -> Exchange:
-        """Return a copy without keys. Unless *keep_text* is set, text is also replaced. The lengths stay."""
+        """Return a copy without keys. Without *keep_text*, text is also replaced. The lengths stay."""
         content = b"".join(piece for _, piece in self.body)
         all_secrets = secrets_in(self.request_headers, self.request_body) | secrets_in(self.headers, content)
         secrets = sorted(all_secrets, key=len, reverse=True)
@@ -110,7 +111,7 @@ class Exchange:
 def _to_json(data: bytes) -> str | dict[str, str]:
     try:
         return data.decode()
-    except UnicodeDecodeError:  # a piece may end in the middle of a character
+    except UnicodeDecodeError:  # a piece may end inside a character
         return {"base64": base64.b64encode(data).decode()}
 
 
@@ -137,21 +138,21 @@ class Recorder:
             Recorder("answer.jsonl").record(session)
             await session.ask("How do I log in?")
 
-    API keys, words that begin as one, and threads' keys are never written. Prompts, answers, titles, paths,
+    API keys, words that start like one, and threads' keys are never written. Prompts, answers, titles, paths,
     URLs, the project and the domain are replaced by text of the same length and the same escapes. Names of
     fields, event types, ids of jobs, threads, messages and requests, dates, white space and punctuation stay.
 
-    Each exchange stays in memory until its response has ended, and is then written in one piece. So sessions,
+    Each exchange stays in memory until its response has ended. Then it is written in one piece. So sessions,
     loops and threads may share a recorder, and there is nothing to close. A complete response is written
-    before its end is returned to your code. A thread writes a response of more than 32 KiB. If such a
-    response is interrupted, or your code leaves it early, it is in the file when the session is closed.
+    before its end is returned to your code. A thread writes responses of more than 32 KiB. If such a response
+    is interrupted, or your code leaves it early, it is in the file when the session is closed.
 
-    Pauses are measured when the response is read, so slow reading makes longer pauses. If the file can no
-    longer be written, a warning is logged and the recording ends. The requests continue.
+    Pauses are measured when the response is read, so slow reading makes longer pauses. If the file cannot be
+    written any more, a warning is logged and the recording ends. The requests continue.
 
     Args:
-        path: The file, which is replaced now. It is readable by its owner only.
-        keep_text: Whether to replace only the keys.
+        path: The file. An existing file is replaced now. Only the file's owner can read it.
+        keep_text: Whether to replace only keys, and no other text.
 
     Raises:
         OSError: The file cannot be written.
@@ -190,7 +191,7 @@ class Recorder:
         keep = partial(self._keep, steps())
         try:
             recorded = _RecordedResponse(await response, exchange, keep)
-        except BaseException as error:  # also a cancellation, because there is no response
+        except BaseException as error:  # or a cancellation; there is no response
             exchange.after = asyncio.get_running_loop().time() - exchange.at
             exchange.error = type(error).__name__
             keep(exchange)
@@ -198,7 +199,7 @@ class Recorder:
         return cast("aiohttp.ClientResponse", recorded)
 
     def _keep(self, steps: Recordings, exchange: Exchange) -> KeptStep | None:
-        """Write an exchange now if it is small. Else return the step in which a thread writes it."""
+        """Write a small exchange now. Otherwise return the step in which a thread writes the exchange."""
         size = len(exchange.request_body) + sum(len(data) for _, data in exchange.body)
         if size <= SMALL_BYTES:
             self.keep(exchange)
@@ -219,9 +220,9 @@ class Recorder:
 
     @staticmethod
     def _write(path: Path, line: Mapping[str, Any], how: int) -> None:
-        # Opened for each line, so nothing stays open, and a file that was moved away is not written to.
+        # Opened for each line. So nothing stays open, and a file that was moved away is not changed.
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600), "wb") as file:
-            # In pieces, because other threads stand still while a long text is encoded.
+            # In pieces, because other threads cannot run while a long text is encoded.
             fields = [f"{json.dumps(name)}: {_dumped(value)}" for name, value in line.items()]
             file.write(f"{{{', '.join(fields)}}}\n".encode())
 
@@ -238,7 +239,7 @@ class _RecordedResponse:
     Args:
         response: The response.
         exchange: The request, to which the response is added.
-        keep: Gets the exchange once, when the response has ended, and returns the step that writes it.
+        keep: Takes the exchange once, after the response has ended, and returns the step that writes it.
     """
 
     def __init__(
@@ -263,16 +264,16 @@ class _RecordedResponse:
         return self._last - previous_time
 
     def read(self, data: bytes) -> None:
-        """Note a piece of the body."""
+        """Record a piece of the body."""
         if data:
             self._exchange.body.append((self._elapsed(), data))
 
     def lost(self, error: BaseException) -> None:
-        """Note that the connection broke. Bytes that arrived before are read afterwards."""
+        """Record that the connection was lost. Bytes that arrived before are read afterwards."""
         self._exchange.how, self._exchange.error = "lost", type(error).__name__
 
     def ended(self, *, whole: bool) -> None:
-        """Keep the exchange after the end of its response, once."""
+        """Write the exchange once, after the end of its response."""
         if self._kept:
             return
         self._kept, self._exchange.ended_after = True, self._elapsed()
@@ -281,7 +282,7 @@ class _RecordedResponse:
         self._step = self._keep(self._exchange)
 
     async def ended_whole(self) -> None:
-        """Keep the exchange after the complete response, and wait until it is written."""
+        """Write the exchange after the complete response, and wait for the write."""
         self.ended(whole=True)
         if self._step is not None:
             await self._step.result()

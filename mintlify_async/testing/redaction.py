@@ -1,7 +1,7 @@
-"""Replaces text in recorded requests and responses, so that nothing private is left and every length stays.
+"""Replaces text in recorded requests and responses, so that no private text is left and every length stays.
 
-Letters and digits become ``x``. A character of several bytes becomes another one of as many bytes, and an
-escape sequence another of the same length. Field names, types, states, ids and punctuation stay.
+Letters and digits become ``x``. A character of several bytes becomes another with the same number of bytes.
+An escape sequence becomes another of the same length. Field names, types, states, ids and punctuation stay.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _KEPT_FIELDS: Final = frozenset(
         *("messageId", "toolCallId", "toolName", "sourceId", "approvalId", "threadId", "inputEncoding"),
     }
 )
-"""Fields whose text stays, in objects of the interface: its own words, and ids."""
+"""Fields of the interface's objects whose text stays: words of the interface, and ids."""
 
 _STRUCTURE: Final = frozenset({"messages", "parts"})
-"""Fields that hold objects of the interface. Everything below another field is the user's."""
+"""Fields that contain objects of the interface. All content below other fields is the user's."""
 
 _KEPT_EVERYWHERE: Final = frozenset({"threadId"})
 _SECRET_FIELD: Final = "threadKey"
@@ -38,10 +38,10 @@ _KEPT_HEADERS: Final = re.compile(
 )
 _SECRET_HEADER: Final = re.compile(r"authorization|cookie|key|token|secret|password|credential")
 _SHORTEST_SECRET: Final = 8
-"""A shorter secret may be part of other words: it is replaced in its own place only."""
+"""A shorter secret may be part of other words, so it is replaced only in its own field."""
 
 _KEPT_MEMBERS: Final = rf"""(?P<kept>(?:"(?:{"|".join(sorted(_KEPT_FIELDS))})":[ ]?"[^"\\]*+",[ ]?)++)"""
-"""A run of fields whose text stays, which is one token because most text of an answer's events is such."""
+"""A run of fields whose text stays. It is one token, because most text of events has this form."""
 
 _ONE_TOKEN: Final = (
     r'"(?P<text>[^"\\]*+(?:\\.[^"\\]*+)*+)"?'
@@ -58,7 +58,7 @@ _ESCAPE: Final = re.compile(r"(\\(?:u[0-9a-fA-F]{0,4}|.))", re.DOTALL)
 _LINE: Final = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
 _SSE_FIELD: Final = re.compile(r"(data|event|id|retry)?:[ ]?")
 _KEY_IN_TEXT: Final = re.compile(r"""threadKey(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?([^"'\\\s,}&]+)""")
-# At the start of a word, or after a JSON escape such as \\n, whose letter would count as part of the word.
+# A key starts a word. After a JSON escape such as \\n, the letter n is not part of the word.
 _KEY_OF_SERVICE: Final = re.compile(
     r"(?:\b|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4}))mint_[A-Za-z0-9_-]+"
 )  # assumption: key prefixes
@@ -66,11 +66,11 @@ _V4_LINE: Final = re.compile(r'[0-9a-k]:(?=["\[{])')
 
 
 SLICE: Final = 65_536
-"""Characters that are replaced in one step."""
+"""Number of characters that are replaced in one step."""
 
 
 class _Others(dict[int, str]):
-    """The character in place of each character, as ``str.translate`` reads it."""
+    """Maps each character to its replacement, for ``str.translate``."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -84,7 +84,7 @@ _OTHERS: Final = _Others()
 
 
 def redact_text(text: str) -> str:
-    """Return *text*, which may be the inside of a JSON string, with as many bytes and nothing to read."""
+    """Return *text* with letters and digits replaced. The number of bytes stays the same."""
     if "\\" not in text:
         return _translated(text)
     pieces = _ESCAPE.split(text)  # text, escape, text, …
@@ -96,7 +96,7 @@ def redact_text(text: str) -> str:
 def _translated(text: str) -> str:
     if len(text) <= SLICE:
         return text.translate(_OTHERS)
-    # In slices, because other threads stand still while Python translates one.
+    # In slices, because other threads cannot run while Python translates a text.
     return "".join(text[at : at + SLICE].translate(_OTHERS) for at in range(0, len(text), SLICE))
 
 
@@ -106,13 +106,13 @@ def _other_escape(escape: str) -> str:
     if code is None:
         return escape if escape.isascii() else escape.translate(_OTHERS)
     value = int(code[1], 16)
-    if value < 0x20 or 0xD800 <= value < 0xE000:  # a control character, or half of a pair
+    if value < 0x20 or 0xD800 <= value < 0xE000:  # a control character or a lone surrogate
         return escape if value < 0x20 else r"\ud83d" if value < 0xDC00 else r"\ude00"
     return r"\u0078" if value < 0x80 else r"\u00e9"
 
 
 def _other_character(character: str) -> str:
-    """Return a character that takes as many bytes in UTF-8."""
+    """Return another character with the same number of bytes in UTF-8."""
     size = len(character.encode("utf-8", "surrogateescape"))
     if size == 1:
         return "\udcff"  # a byte that is not UTF-8
@@ -125,7 +125,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 @define
 class _Level:
-    """An open object or array. It has the field of the next value, and whether the API defines the object."""
+    """An open object or array. It has the name of the next field, and whether the API defines the object."""
 
     is_object: bool
     ours: bool
@@ -134,7 +134,7 @@ class _Level:
 
 
 class _JsonRedactor:
-    """Redacts JSON text that may be cut or wrong, one token at a time."""
+    """Redacts JSON text, one token at a time. The text may be cut or invalid."""
 
     def __init__(self, keep_text: bool) -> None:
         self._keep_text = keep_text
@@ -145,7 +145,7 @@ class _JsonRedactor:
         self._levels = [_Level(is_object=False, ours=True)]
 
     def feed(self, text: str) -> str:
-        """Return the next piece of the text redacted."""
+        """Return the next piece of the text, redacted."""
         return "".join(map(self._token, _TOKEN.finditer(text)))
 
     def _token(self, found: re.Match[str]) -> str:
@@ -156,7 +156,7 @@ class _JsonRedactor:
             level = self._levels[-1]
             if not (level.ours and level.is_object and level.awaits_name):
                 return "".join(map(self._token, _SINGLE_TOKEN.finditer(token)))
-            level.name = token.rsplit('"', 4)[1]  # of the last field
+            level.name = token.rsplit('"', 4)[1]  # the name of the last field
         elif kind == "text":
             text = found["text"]
             if not self._shows(text, self._levels[-1]):
@@ -168,7 +168,7 @@ class _JsonRedactor:
         return token
 
     def _shows(self, text: str, level: _Level) -> bool:
-        """Return whether a string, a field's name or a value, stays."""
+        """Return whether a string stays. The string is a field name or a value."""
         if level.is_object and level.awaits_name:
             level.name = _CODE.sub(_unescaped, text) if "\\" in text else text
             return self._keep_text or _FIELD_NAME.fullmatch(level.name) is not None
@@ -191,7 +191,7 @@ class _JsonRedactor:
 
 @define
 class BodyRedactor:
-    """Redacts bodies of JSON, server-sent events, pages and plain text, complete or cut.
+    """Redacts bodies of JSON, server-sent events, pages and plain text. They may be cut.
 
     Args:
         keep_text: Whether to replace only the secrets.
@@ -209,8 +209,8 @@ class BodyRedactor:
         json = _JsonRedactor(self.keep_text)
         if text.lstrip()[:1] in ("{", "["):
             return _encoded(mark + json.feed(text))
-        # An event's data may be several lines, which are one JSON text; a blank line ends it.
-        # Line by line, because other threads stand still while a long text is split.
+        # The data of an event may have several lines, which are one JSON text. A blank line ends the event.
+        # Line by line, because other threads cannot run while a long text is split.
         lines = _LINE.finditer(text)
         return _encoded(mark + "".join([self._line(json, line[1]) + line[2] for line in lines]))
 
@@ -240,12 +240,12 @@ def secrets_in(headers: Mapping[str, str], body: bytes) -> set[str]:
             candidates.update(pair.partition("=")[2].strip() for pair in value.split(";"))
         elif _SECRET_HEADER.search(name.lower()):
             candidates.update(value.split())
-    candidates.update([quote(secret, safe="") for secret in candidates])  # as in a URL
+    candidates.update([quote(secret, safe="") for secret in candidates])  # in the form for a URL
     return {secret for secret in candidates if len(secret) >= _SHORTEST_SECRET}
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
-    """Return *text* with each secret, and each word that begins as a key, replaced by as many characters."""
+    """Return *text* with secrets, and words that start like keys, replaced by texts of equal length."""
     for secret in secrets:
         text = text.replace(secret, "x" * len(secret))
     if "mint_" not in text:
@@ -254,7 +254,7 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 
 def redact_header(name: str, value: str, *, keep_text: bool) -> str:
-    """Return the header's value. It stays if it belongs to the protocol. A key is always replaced."""
+    """Return the header's value. It stays if the header is part of the protocol. A key is always replaced."""
     name = name.lower()
     if _SECRET_HEADER.search(name):
         return re.sub("[^ ]", "x", value)
@@ -262,7 +262,7 @@ def redact_header(name: str, value: str, *, keep_text: bool) -> str:
 
 
 def redact_path(path: str, route: str, *, keep_text: bool) -> str:
-    """Return *path* with replaced values for the project and the domain of its template *route*."""
+    """Return *path*, with the values for the project and the domain in the template *route* replaced."""
     if keep_text:
         return path
     steps, places = path.split("/"), route.split("/")

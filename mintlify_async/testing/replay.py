@@ -18,7 +18,7 @@ from ..errors import ConfigurationError
 from ..model.strict_json import as_object
 from .faults import Fault
 from .http_answer import Answer, Pause, Piece
-from .operations import find_operation
+from .local_operations import find_operation
 from .raw_connection import Ending, framed, head
 from .recorder import CONVERTER, RECORDING_VERSION, Exchange
 from .script import Rule
@@ -54,8 +54,8 @@ class Played(Fault):
 
 
 def _framing(exchange: Exchange) -> tuple[dict[str, str], bool]:
-    """Return the header that frames the body, and whether that is chunked."""
-    unpacked = "content-encoding" in exchange.headers  # the recorded body is unpacked
+    """Return the header that frames the body, and whether the body is chunked."""
+    unpacked = "content-encoding" in exchange.headers  # the recorded body is decompressed
     length = exchange.headers.get("content-length")
     if "chunked" in exchange.headers.get("transfer-encoding", "").lower() or (unpacked and length):
         return {"Transfer-Encoding": "chunked"}, True
@@ -72,10 +72,10 @@ _NOT_PLAYED = {"transfer-encoding", "content-length", "content-encoding", "conne
 
 
 def replay_rules(path: str | os.PathLike[str]) -> list[Rule]:
-    """Return the scripted responses that play the recording, for each operation in the recorded order.
+    """Return scripted responses that play the recording, in the recorded order of each operation.
 
     Raises:
-        ConfigurationError: The file is not a recording, or one of a newer version. The error names the line.
+        ConfigurationError: The file is not a recording, or has a newer version. The error names the line.
         OSError: The file cannot be read.
     """
     lines = Path(path).read_bytes().splitlines()

@@ -1,4 +1,4 @@
-"""Checks request bodies. It describes a mistake in the words of the service's 400."""
+"""Checks request bodies. The text of a mistake is that of the service's 400."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _UNITS: Final = {"a string": " character", "an array": " item"}
 
 @frozen
 class _Checked:
-    """A JSON object of a request, its place, and the mistakes found so far."""
+    """A JSON object of a request, its place, and the mistakes found up to now."""
 
     content: Mapping[str, Any]
     where: str
     mistakes: list[str]
 
     def check(self, name: str, kind: str, *, required: bool = False, some: bool = False) -> Any:
-        """Return a field, or None if it is wrong or absent. *some* refuses an empty value, or one below 1."""
+        """Return a field, or None if it is wrong or absent. With *some*, it must not be empty or below 1."""
         if not required and name not in self.content:
             return None
         value: Any = self.content.get(name)
@@ -51,7 +51,7 @@ class _Checked:
             self.refuse(f"{name} must be one of {', '.join(words)}")
 
     def objects(self, name: str, *, some: bool = False) -> Iterator[_Checked]:
-        """Yield the objects of an array. *some* makes it required."""
+        """Yield the objects of an array. With *some*, the array is required."""
         for number, value in enumerate(self.check(name, "an array", required=some, some=some) or ()):
             yield _Checked(as_object(value) or {}, f"{self.where}{name}[{number}].", self.mistakes)
 

@@ -1,4 +1,4 @@
-"""The log of received requests, which compares with plain tuples."""
+"""The log of received requests. It can be compared with plain tuples."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from attrs import define, field
 
-from ..habits import helpful
+from ..wrong_names import helpful
 
 
 @helpful
 @define(kw_only=True, eq=False, repr=False)
 class RecordedRequest:
-    """One request as the service received it.
+    """One request, as the service received it.
 
     It equals ``(method, path)`` and ``(method, path, json)``::
 
@@ -30,8 +30,8 @@ class RecordedRequest:
         body: The body. Empty if a fault happened before it was read.
         at: The time of its arrival, from ``service.now()``.
         wall: The time of its arrival, in seconds since 1970.
-        seconds: The duration of the response, by the loop's time.
-        status: The status of the response. None while there is none.
+        seconds: The duration of the response, by the loop's time, in seconds.
+        status: The status of the response. None while there is no response.
         finished: Whether the complete response was sent.
         address: The client's IP address.
         port: The client's port, which differs for each connection.
@@ -65,7 +65,7 @@ class RecordedRequest:
 
     @property
     def json(self) -> Any:
-        """The body as JSON. None if it is empty or not JSON, or nested too deep to be read."""
+        """The body as JSON. None if it is empty, not JSON, or nested too deep."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):  # nested too deep
@@ -92,7 +92,7 @@ class RecordedRequest:
 
 
 class RequestLog(list[RecordedRequest]):
-    """``service.requests`` has all requests that a service received, oldest first.
+    """``service.requests`` contains all requests that a service received, oldest first.
 
     It equals a list of tuples::
 
@@ -100,10 +100,10 @@ class RequestLog(list[RecordedRequest]):
         assert service.requests.count("create_job") == 1
         assert service.requests.of("ask")[-1].json["messages"][0]["role"] == "user"
 
-    ``clear()`` removes the requests so far.
+    ``clear()`` removes all requests.
     """
 
-    def __eq__(self, other: object) -> bool:  # without it, type checkers refuse a list of tuples
+    def __eq__(self, other: object) -> bool:  # without it, type checkers reject a list of tuples
         return super().__eq__(other)
 
     def of(self, operation: str) -> list[RecordedRequest]:
@@ -111,7 +111,7 @@ class RequestLog(list[RecordedRequest]):
         return [request for request in self if request.operation == operation]
 
     def count(self, value: object) -> int:
-        """Return how many requests equal the tuple *value*, or belong to the operation named *value*."""
+        """Return the number of requests that equal *value*, a tuple or the name of an operation."""
         if isinstance(value, str):
             return len(self.of(value))
         return sum(request == value for request in self)

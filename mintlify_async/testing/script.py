@@ -1,4 +1,4 @@
-"""Scripted responses are rules for the service's responses to the next requests."""
+"""Scripted responses: rules for the service's responses to the next requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypedDict, Unpack, cast
 from attrs import define, field
 
 from ..errors import ConfigurationError
-from ..habits import helpful
+from ..wrong_names import helpful
 from .assistant_answers import Content
 from .faults import Fault
 from .http_answer import Answer, Value, event_stream, json_answer, to_bytes, to_pieces, too_many_requests
@@ -21,15 +21,15 @@ Body = bytes | str | Mapping[str, Any] | Iterable[Value] | Callable[[RecordedReq
 
 
 class AnswerOptions(TypedDict, total=False):
-    """The options of every method of :class:`Script`. If an option is left out, the service decides.
+    """The options of every method of :class:`Script`. Without an option, the service decides.
 
     Attributes:
-        status: The HTTP status. Alone, it comes with a body in the error format of the service. A 429 also
-            has ``Retry-After: 3600``, so that it is not tried again.
+        status: The HTTP status. Without *body*, the body has the error format of the service. A 429 also has
+            ``Retry-After: 3600``, so that the request is not retried.
         headers: Additional headers.
-        body: The body. Text and bytes are sent as they are, and a dict as a JSON document. A list has one
-            entry for each write: bytes, text, a stream event, or a pause in seconds. A function makes the
-            :class:`Answer` from the request.
+        body: The body. Text and bytes are sent unchanged, and a dict as a JSON document. A list has one entry
+            for each write: bytes, text, a stream event, or a pause in seconds. A function takes the request
+            and returns the :class:`Answer`.
         fault: The failure while the response is sent. The request is still handled.
         delay: Seconds before the response.
         times: The number of requests (default: 1). None means until :meth:`Rule.stop`.
@@ -63,9 +63,9 @@ class Rule:
     Attributes:
         operation: The operation, or ``any`` for all operations, or ``connect`` for new connections.
         content: The content of the service's own answer to a question. None means its search results.
-        events: The stream events of the answer to a question. None means the service's own.
+        events: The stream events of the answer to a question. None means the service's own events.
         pause: Seconds between two events. None means the pause of the service's style.
-        used: The number of requests so far.
+        used: The number of requests up to now.
 
     The other attributes are as in :class:`AnswerOptions`.
     """
@@ -87,17 +87,17 @@ class Rule:
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.status, int | None):  # pyright: ignore[reportUnnecessaryIsInstance] - a slip
             raise ConfigurationError(
-                'status is an HTTP status such as 503; script.job("active", "failed") sets that of a job',
+                'status is an HTTP status; script.job("active", "failed") sets the status of a job',
                 field="status",
             )
         if self.times is not None and self.times < 1:
-            raise ConfigurationError("times must be at least 1, or None for no end", field="times")
+            raise ConfigurationError("times must be at least 1, or None for no limit", field="times")
         if not (self.body is None or callable(self.body) or isinstance(self.body, str | bytes | Mapping)):
-            self.body = tuple(self.body)  # the same for each request
+            self.body = tuple(self.body)  # so that each request gets the same body
 
     @property
     def used_up(self) -> bool:
-        """Whether the rule has answered all its requests."""
+        """Whether the rule has no requests left."""
         return self.times is not None and self.used >= self.times
 
     def matches(self, operation: str) -> bool:
@@ -109,7 +109,7 @@ class Rule:
         self.times = self.used
 
     def answer(self, request: RecordedRequest, own: Callable[[], Answer]) -> Answer:
-        """Return the response to *request*. *own* makes the service's own response."""
+        """Return the response to *request*. *own* returns the service's own response."""
         status, headers, body = self.status or 200, self.headers or {}, self.body
         if body is None:
             return self._without_body(status, headers, own)
@@ -143,7 +143,7 @@ _HINTS = {"pause": "; delay= is the time before the response, in seconds", "seco
 
 
 def _check_options(method: str, options: Mapping[str, Any], allowed: type) -> None:
-    """Refuse options that would do nothing, because a test would then be right for the wrong reason."""
+    """Refuse options without an effect, because a test could then pass for the wrong reason."""
     names = list(allowed.__annotations__)
     for name in options:
         if name not in names:
@@ -164,10 +164,10 @@ def _check_options(method: str, options: Mapping[str, Any], allowed: type) -> No
 
 @helpful
 class Script:
-    r"""``service.script`` has the scripted responses of a service.
+    r"""``service.script`` contains the scripted responses of a service.
 
-    Each method queues one response, or several with ``times``. The rules of an operation are used in queue
-    order. After them, the service makes its own responses again.
+    Each method queues one response, or several with ``times``. The rules of an operation are used in the
+    order of the queue. After them, the service makes its own responses again.
 
     ::
 
@@ -188,7 +188,7 @@ class Script:
 
     @property
     def rules(self) -> list[Rule]:
-        """The rules that are not used up."""
+        """The rules that have requests left."""
         return [rule for rule in self._rules if not rule.used_up]
 
     def clear(self) -> None:
@@ -216,21 +216,22 @@ class Script:
     ) -> Rule:
         """Script the answer to the next question.
 
-        From *text*, *sources* and *error*, the service makes an answer. It checks the request, counts it and
-        names the thread as always. *events* are sent as they are, with ``[DONE]`` at the end. For a stream
-        without it, give a list as *body*.
+        From *text*, *sources* and *error*, the service makes an answer. It checks and counts the request and
+        names the thread as usual. *events* are sent unchanged, with ``[DONE]`` at the end. For a stream
+        without ``[DONE]``, pass a list as *body*.
 
         Args:
             text: The text of the answer.
-            sources: Its sources, each a URL, or a pair of title and URL.
+            sources: The sources. Each is a URL, or a pair of title and URL.
             error: The text of an ``error`` event that ends the answer.
             events: The stream events, as dicts or as events of this package. A number is a pause, in seconds.
-            pause: Seconds between two events. The default is none, or that of the service's ``AnswerStyle``.
+            pause: Seconds between two events. The default is no pause, or that of the service's
+                ``AnswerStyle``.
             options: See :class:`AnswerOptions`: *status*, *headers*, *body*, *fault*, *delay* (in seconds)
                 and *times*.
 
         Raises:
-            ConfigurationError: An argument is invalid, does nothing, or two of them exclude each other.
+            ConfigurationError: An argument is invalid or has no effect, or two arguments exclude each other.
         """
         _check_options("ask", options, AnswerOptions)
         content = None
@@ -266,7 +267,7 @@ class Script:
                   :class:`JobLife`.
 
         Raises:
-            ConfigurationError: An option is invalid, or does nothing.
+            ConfigurationError: An option is invalid, or has no effect.
         """
         _check_options("create_job", options, PromptAnswerOptions)
         return self._add(Rule(operation="create_job", **options))
@@ -293,7 +294,7 @@ class Script:
         """Script the course of the next job.
 
         Args:
-            looks: A status per poll, such as ``script.job("active", "completed")``. The last one stays.
+            looks: A status for each poll, such as ``script.job("active", "completed")``. The last one stays.
             times: The number of jobs. None means until the returned rule is stopped.
             life: The arguments of :class:`JobLife`, such as ``script.job(seconds=60, outcome="failed")``.
 
@@ -303,9 +304,9 @@ class Script:
         return self.create_job(life=JobLife(looks=looks, **life), times=times)
 
     def connect(self, fault: Fault, *, times: int | None = 1) -> Rule:
-        """Let the next new connection fail before any request.
+        """Make the next new connection fail before any request.
 
-        A session that keeps its connections alive opens no new one.
+        A session that keeps its connections open needs no new connection.
 
         Args:
             fault: The failure of the connection: ``Reset``, ``Close``, ``NoAnswer`` or ``Raw``.
@@ -317,7 +318,7 @@ class Script:
         return self._add(Rule(operation="connect", fault=fault, times=times))
 
     def extend(self, rules: Iterable[Rule]) -> None:
-        """Queue *rules* behind the existing ones."""
+        """Queue *rules* after the existing rules."""
         self._rules.extend(rules)
 
     def _add(self, rule: Rule) -> Rule:

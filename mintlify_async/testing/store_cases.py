@@ -1,6 +1,6 @@
-"""The cases that every store passes, for a store of your own.
+"""The tests that every store must pass, for your own store.
 
-A test class inherits them and has a fixture ``store``, whose store has no records yet. They need pytest, and
+A test class inherits them and has a fixture ``store``, whose store contains no records. They need pytest, and
 pytest-asyncio with ``asyncio_mode = "auto"``::
 
     class TestMyStore(StoreCases):
@@ -37,7 +37,7 @@ async def put(store: Store, key: str, value: bytes = b"1", *, keep: float | None
 
 
 async def values(store: Store, *keys: str) -> dict[str, bytes]:
-    """Return the values of the records that exist under *keys*."""
+    """Return the values of the existing records of *keys*."""
     return {key: record.value for key, record in (await store.read(keys)).records.items()}
 
 
@@ -62,7 +62,7 @@ class StoreCases:
     """The promises of :class:`mintlify_async.storage.Store`."""
 
     async def test_a_record_is_read_as_it_was_written(self, store: Store) -> None:
-        """Any bytes are kept. The version is the writer's, and the time is the store's."""
+        """Any bytes are kept. The version comes from the writer, and the time from the store."""
         value = bytes(range(256))
         early = (await store.read([A])).now
         assert await store.write({A: value}, expected={A: None}, version="v1")
@@ -78,7 +78,7 @@ class StoreCases:
         assert "secret" not in repr(await store.read([A])) + repr(store)
 
     async def test_all_or_nothing(self, store: Store) -> None:
-        """One record of another version stops the changes of all."""
+        """If one record has another version, no record is changed."""
         await store.write({A: b"1"}, expected={}, version="v1")
         assert not await store.write({A: None, B: b"2"}, expected={A: "v1", B: "v0"}, version="v2")
         assert await values(store, A, B) == {A: b"1"}
@@ -94,7 +94,7 @@ class StoreCases:
         assert (await store.read([A])).records[A].version == "v1"
 
     async def test_a_repeated_write_is_true(self, store: Store) -> None:
-        """A writer that lost the response writes again, and sees that its first write succeeded."""
+        """If the response was lost, the writer writes again, and sees that its first write succeeded."""
         for _ in range(2):
             assert await store.write({A: b"1", B: b"2"}, expected={A: None, B: None}, version="v1")
         await store.write({B: b"3"}, expected={B: "v1"}, version="v2")
@@ -107,7 +107,7 @@ class StoreCases:
             assert await store.write({A: None, C: b"1"}, expected={A: "v1", C: None}, version="v2")
 
     async def test_keys_of_a_folder(self, store: Store) -> None:
-        """Sorted, and neither of another folder nor of another room."""
+        """The keys are sorted, and all are from this folder of this room."""
         odd, capital = "room/open/ü/*[?]\\ {x}", "room/open/Z"
         for key in (B, A, C, "room/opened/d", "room/Open/z", "other/open/e", odd, capital):
             await put(store, key)
@@ -120,7 +120,7 @@ class StoreCases:
         assert await store.keys("room/done/") == []
 
     async def test_a_record_with_keep_expires(self, store: Store) -> None:
-        """It is gone for reading, listing and writing. A record with a longer life stays."""
+        """It is gone for reading, listing and writing. A record with a longer *keep* stays."""
         await put(store, A, keep=0.01)
         await put(store, B, keep=3600)
         await asyncio.sleep(0.05)
@@ -129,7 +129,7 @@ class StoreCases:
         assert await store.write({A: b"2"}, expected={A: None}, version="v2")
 
     async def test_writing_again_ends_or_renews_the_life(self, store: Store) -> None:
-        """The newest keep counts, and None means forever."""
+        """The newest *keep* is used, and None means no limit."""
         for key in (A, B):
             await put(store, key, keep=0.05)
         await put(store, A, b"2")
@@ -139,7 +139,7 @@ class StoreCases:
 
     async def test_expected_records_live_as_long(self, store: Store) -> None:
         """A conversation's earlier turns do not expire before its newest one."""
-        for keep in (0.05, 1.0, 10.0):  # on a busy machine, the record may be gone before the write
+        for keep in (0.05, 1.0, 10.0):  # on a busy machine, the record may expire before the write
             version = await put(store, A, keep=keep)
             if await store.write({B: b"2"}, expected={A: version, C: None}, version="v2", keep=3600):
                 break
@@ -147,13 +147,13 @@ class StoreCases:
         assert await values(store, A, B) == {A: b"1", B: b"2"}
 
     async def test_change_by_a_rule(self, store: Store) -> None:
-        """Twenty tasks add a letter each; none is lost, and none is there twice."""
+        """Twenty tasks add a letter each. No letter is lost, and none is added twice."""
         letters = bytes(range(65, 85))
         await asyncio.gather(*(change(store, [A], partial(add, letter)) for letter in letters))
         assert bytes(sorted((await values(store, A))[A])) == letters
 
     async def test_slots_are_counted(self, store: Store) -> None:
-        """The third of two is refused, with the time of the next free slot."""
+        """With a limit of two, the third slot is refused, with the time of the next free slot."""
         hour = windows(a=(2, 3600))
         first = await store.take(hour, slot=new_version(), block=BLOCK)
         assert (first.taken, first.blocked, first.usage[0].used, first.usage[0].opens_in) == (True, 0, 1, 0)
@@ -163,7 +163,7 @@ class StoreCases:
         assert 3590 < third.usage[0].opens_in <= 3600
 
     async def test_a_slot_in_all_windows_or_in_none(self, store: Store) -> None:
-        """A refusal of one limit does not change the others."""
+        """If one limit refuses, the other limits do not change."""
         both = windows(a=(5, 60), b=(1, 3600))
         assert (await store.take(both, slot=new_version(), block=BLOCK)).taken
         assert not (await store.take(both, slot=new_version(), block=BLOCK)).taken
@@ -172,7 +172,7 @@ class StoreCases:
         assert look.usage[0].opens_in == 0 < look.usage[1].opens_in
 
     async def test_a_slot_is_free_again_after_the_window(self, store: Store) -> None:
-        """Not before, and not much later."""
+        """The slot is not free earlier, and not much later."""
         short = windows(a=(1, 0.2))
         assert (await store.take(short, slot=new_version(), block=BLOCK)).taken
         wait = (await store.take(short, slot=new_version(), block=BLOCK)).usage[0].opens_in
@@ -187,7 +187,7 @@ class StoreCases:
         end = loop.time() + 1.2
 
         async def run() -> None:
-            while loop.time() < end or len(takes) < 10:  # a busy machine makes few in this time
+            while loop.time() < end or len(takes) < 10:  # on a busy machine, there are few in this time
                 asked = loop.time()
                 result = await store.take(limits, slot=new_version(), block=BLOCK)
                 if result.taken:
@@ -202,7 +202,7 @@ class StoreCases:
                 assert last_answer - first_call > seconds - 0.005  # the clocks differ by milliseconds
 
     async def test_a_taken_slot_may_be_asked_for_again(self, store: Store) -> None:
-        """A caller that lost the response repeats the step and takes no second slot."""
+        """If the response was lost, the caller repeats the step and takes no second slot."""
         one, slot = windows(a=(1, 60), b=(3, 60)), new_version()
         for _ in range(3):
             result = await store.take(one, slot=slot, block=BLOCK)
@@ -220,7 +220,7 @@ class StoreCases:
         assert (await store.take(both, slot=slot, block=BLOCK)).taken
 
     async def test_a_block_refuses_all(self, store: Store) -> None:
-        """Until it is deleted or expires, with the time left."""
+        """The block lasts until it is deleted or expires. The result has the time left."""
         limits = windows(a=(5, 60))
         await put(store, BLOCK, b"", keep=3600)
         result = await store.take(limits, slot=new_version(), block=BLOCK)
@@ -240,7 +240,7 @@ class StoreCases:
         assert not (await store.take([], slot=new_version(), block=BLOCK)).taken
 
     async def test_a_smaller_limit_than_is_used(self, store: Store) -> None:
-        """Another process, or the next version of the program, has a smaller limit."""
+        """Another process, or the program's next version, may have a smaller limit."""
         for _ in range(3):
             await store.take(windows(a=(3, 60)), slot=new_version(), block=BLOCK)
         result = await store.take(windows(a=(1, 60)), slot=new_version(), block=BLOCK)
@@ -252,14 +252,14 @@ HOLDS = (0.8, 5.0)
 """Seconds for which a message is held back."""
 
 CANCEL_SECONDS = 0.3
-"""Seconds after which a step with a message on its way is cancelled."""
+"""Seconds after which a step is cancelled while its message is held back."""
 
 MESSAGES = 4
-"""How many messages of a step are held back, one in each case. A step may have fewer."""
+"""Number of messages of a step that are held back, one in each case. A step may have fewer."""
 
 
 class WireCases:
-    """The promises of a store on a server, when the network holds back what a step has sent.
+    """The promises of a store on a server, if the network delays the messages of a step.
 
     A test class has two fixtures. ``address`` is the host and port of the server. ``reach`` is a function. It
     takes the port of a proxy on loopback, and returns an async context manager of a store behind it.
@@ -274,13 +274,13 @@ class WireCases:
         message: int,
         seconds: float,
     ) -> None:
-        """A step was cancelled, and its caller has written since then. What it had sent comes later.
+        """A step was cancelled, and its caller has written since then. The step's message arrives later.
 
-        A claim is released in this way, again and again for a minute: a call that was cancelled must not burn
-        its key. A store may refuse the release as long as the message is on its way.
+        A claim is released in this way, repeatedly for a minute, because a cancelled call must not use up its
+        key. A store may refuse the release while the message is on its way.
         """
         async with HeldWire(*address) as wire, reach(wire.port) as store:
-            await put(store, B)  # whatever opens a connection, or loads a script
+            await put(store, B)  # opens a connection and loads scripts
             wire.hold(message, seconds)
             step = asyncio.create_task(store.write({A: b"late"}, expected={A: None}, version="late"))
             await asyncio.wait([step], timeout=CANCEL_SECONDS)
@@ -298,13 +298,13 @@ class WireCases:
 
 
 async def released(store: Store) -> None:
-    """Write *free*, as a claim is released."""
+    """Write *free*, in the same way as a claim is released."""
     while True:
         with suppress(StateError):
             return await change(store, [A], free)
 
 
 def free(snapshot: Snapshot) -> tuple[Mapping[str, bytes | None], None]:
-    """Write the record, whatever it has. A rule that only looks would not wait for a late write."""
+    """Write the record, whatever it contains. A rule that changes nothing would not wait for a late write."""
     is_free = A in snapshot.records and snapshot.records[A].value == b"free"
     return {} if is_free else {A: b"free"}, None

@@ -14,7 +14,7 @@ import mintlify_async
 from mintlify_async import Assumptions, MintlifySession
 from mintlify_async.cli import verify as verify_command
 from mintlify_async.cli.verify import ANY_KEY, NAMES, Verification
-from mintlify_async.testing import Customer, LocalService, Script, operations
+from mintlify_async.testing import Customer, LocalService, Script, local_operations
 from tests.support.command_line import run
 
 PAGE = Path(mintlify_async.__file__).parent / "docs" / "explanation" / "assumptions.md"
@@ -57,7 +57,7 @@ class Breach:
     name: str
     script: Callable[[Script], object] = lambda script: None
     customer: Customer = field(factory=Customer)
-    thread_headers: dict[str, str] = operations.THREAD_HEADERS
+    thread_headers: dict[str, str] = local_operations.THREAD_HEADERS
     fixed: bool = False
 
 
@@ -93,7 +93,7 @@ BREACHES = [
 @pytest.mark.parametrize("breach", BREACHES, ids=lambda breach: breach.name)
 async def test_what_is_broken_is_found_alone(monkeypatch, breach):
     """If a service breaks one assumption, only that row is broken, and it prints a fix."""
-    monkeypatch.setattr(operations, "THREAD_HEADERS", breach.thread_headers)
+    monkeypatch.setattr(local_operations, "THREAD_HEADERS", breach.thread_headers)
     async with LocalService(customers=[breach.customer]) as service:
         breach.script(service.script)
         verification = await verify(service)
@@ -143,6 +143,18 @@ async def test_all_is_well_with_the_local_service():
         *("only `id` and `status` of a job are certain", "framing", "part shapes", "the v1 endpoint"),
         *("a stream is complete", "a job may answer 404"),
     ]
+
+
+@pytest.mark.usefixtures("virtual")
+@pytest.mark.parametrize("created", ["soon", "", 5, None, ["2026-01-01"]])
+async def test_a_date_that_cannot_be_read_is_no_finding(created):
+    """Neither broken nor held, and the check goes on."""
+    async with LocalService() as service:
+        service.script.create_job(fields={"createdAt": created})
+        verification = await verify(service)
+    assert broken(verification) == verification.trouble == []
+    assert verification.rows["a date without a zone is UTC"].status not in ("held", "broken")
+    assert verification.rows["framing"].status == "held"
 
 
 async def test_what_this_version_does_not_know_breaks_nothing():

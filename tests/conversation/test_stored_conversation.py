@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pickle
+import sqlite3
 
 import anyio
 import pytest
 
-from mintlify_async import Conversation, MemoryStore
+from mintlify_async import Conversation, MemoryStore, SQLiteStore
 from mintlify_async.conversation.records import ConversationKeys
 from mintlify_async.errors import ConfigurationError, StateError, StoreConflictError
 from mintlify_async.events import Finish
 from mintlify_async.storage.store import new_version
 from tests.support.conversation_kit import answer, questions, sent
+from tests.support.job_fakes import machine
 
 
 async def read(reply, seen: list) -> None:
@@ -353,6 +355,27 @@ async def test_a_block_in_a_cancelled_scope_of_anyio_leaves_as_fast(service, ses
     assert clock.now() - began == pytest.approx(1.25)
     await chat.ask("And then?")
     assert questions(chat) == ["Hi", "And then?"]
+
+
+@pytest.mark.parametrize("expired", ["a turn", "all", "all, and it began again"])
+async def test_delete_reaches_what_has_expired_in_a_file(service, session, tmp_path, expired):
+    """A SQLite file keeps expired records, which nobody can read. Who deletes a user's data deletes them."""
+    path, days = tmp_path / "chats.sqlite", 86_400.0
+    store = SQLiteStore(path, keep=10 * days)
+    chats = [session.conversation(fp="u", store=store, id=id) for id in ("help", "help2")]
+    for chat in chats:
+        await chat.ask("My secret")
+        await chat.ask("And then?")
+    with machine(ahead=(6 if expired == "a turn" else 11) * days):
+        chat = session.conversation(fp="u", store=store, id="help")
+        if expired != "all":
+            await chat.ask("Now?")
+        with machine(ahead=5 * days if expired == "a turn" else 0.0):
+            assert await chat.delete() is (expired != "all")
+            with contextlib.closing(sqlite3.connect(path)) as db:
+                keys = [key for (key,) in db.execute("SELECT key FROM records ORDER BY key")]
+    others = ConversationKeys("u", "help2")
+    assert keys == [others.head, others.turn(0), others.turn(1)]
 
 
 async def test_undo_forget_and_delete_reach_the_store(service, session, store):

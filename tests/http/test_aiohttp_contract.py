@@ -12,7 +12,7 @@ import math
 import aiohttp
 import pytest
 
-from mintlify_async.http.failures import AttemptLimit, known_flaw, log_known_flaw, translate
+from mintlify_async.http.connection_errors import AttemptLimit, known_flaw, log_known_flaw, translate
 from mintlify_async.http.sending import Sending
 from mintlify_async.http.transport import RequestBody
 from mintlify_async.protocol.calls import create_job_call

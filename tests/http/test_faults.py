@@ -41,7 +41,7 @@ from mintlify_async.errors import (
     StreamDecodeError,
     UnexpectedResponseError,
 )
-from mintlify_async.http.failures import version_numbers
+from mintlify_async.http.connection_errors import version_numbers
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import Cut, NoAnswer
 from tests.support.fault_catalogue import (

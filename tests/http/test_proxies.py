@@ -150,6 +150,7 @@ REFUSALS = {
     "407 Proxy Authentication Required": 1,
     "403 Host not allowed": 1,
     "429 Too Many": 1,
+    "400 Bad Request": 1,
     "302 Log in": 3,
     "502 Bad Gateway": 3,
 }

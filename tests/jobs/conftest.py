@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mintlify_async.testing import LocalService
-from mintlify_async.testing.loop_time import virtual_time
+from mintlify_async.testing.virtual_clock import virtual_time
 
 
 @pytest.fixture

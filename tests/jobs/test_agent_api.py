@@ -26,7 +26,7 @@ from mintlify_async.errors import UnexpectedResponseError
 from mintlify_async.jobs.ledger import Ledger
 from mintlify_async.runtime import dates
 from mintlify_async.testing import JobLife, Reset
-from mintlify_async.testing.loop_time import EPOCH
+from mintlify_async.testing.virtual_clock import EPOCH
 
 CREATE = ("POST", "/v2/agent/acme/job")
 LOOK = ("GET", "/v2/agent/acme/job/job_1")

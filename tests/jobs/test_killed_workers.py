@@ -1,8 +1,8 @@
 """Never twice: killed workers, failing requests, and calls that are cancelled or closed at random moments.
 
 ``SWEEPS=whole python -m pytest tests/jobs/test_killed_workers.py -s`` runs all rounds and prints the counts.
-One kind alone: ``-k workers_killed`` (300 rounds), ``-k random_faults`` (20,000 keys),
-``-k cancelled_and_closed`` (2,000 calls), ``-k many_creations`` (3,000 at the same time).
+One kind alone: ``-k workers_killed`` (150 rounds on each ledger), ``-k random_faults`` (10,000 keys on each),
+``-k cancelled_and_closed`` (500 calls in each case), ``-k many_creations`` (3,000 at the same time).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 from mintlify_async import APIConnectionError, Ledger, MemoryStore, OutcomeUnknownError, SQLiteStore
 from mintlify_async.errors import APIStatusError
 from mintlify_async.testing import JobLife, LocalService, Reset
-from mintlify_async.testing.loop_time import virtual_time
+from mintlify_async.testing.virtual_clock import virtual_time
 from tests.support.keyed_worker import Worker, opened
 
 WHOLE = os.environ.get("SWEEPS") == "whole"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mintlify_async.errors import ConfigurationError, JobTimeoutError
 from mintlify_async.jobs.wait_all import as_completed, wait_all
 from mintlify_async.settings.poll_policy import PollPolicy
-from mintlify_async.testing.loop_time import virtual_time
+from mintlify_async.testing.virtual_clock import virtual_time
 from tests.support.job_fakes import FakeAgent, answered_with, at_times, in_turn, tasks_left, timers_left
 
 pytestmark = pytest.mark.usefixtures("virtual")

@@ -8,7 +8,8 @@ import time
 import pytest
 from hypothesis import given
 
-from mintlify_async.model.strict_json import drop_keys, json_safe, mask_keys, mask_text
+from mintlify_async.model.secret import drop_keys, mask_keys, mask_text
+from mintlify_async.model.strict_json import json_safe
 from tests.support.json_values import JSON
 
 

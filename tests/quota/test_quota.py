@@ -13,7 +13,7 @@ from mintlify_async.errors import ConfigurationError, QuotaExceededError, StateE
 from mintlify_async.quota.counted_limits import QuotaScope
 from mintlify_async.quota.quota import Lease
 from mintlify_async.storage import TakeResult
-from mintlify_async.testing.loop_time import VirtualTime
+from mintlify_async.testing.virtual_clock import VirtualTime
 from tests.support.job_fakes import settle
 
 ACME = QuotaScope(project="acme")

@@ -22,7 +22,7 @@ from mintlify_async import (
 )
 from mintlify_async.quota.counted_limits import QuotaScope
 from mintlify_async.testing import Customer, LocalService, Reset
-from mintlify_async.testing.loop_time import VirtualTime
+from mintlify_async.testing.virtual_clock import VirtualTime
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from mintlify_async import (
 )
 from mintlify_async.quota.counted_limits import QuotaScope
 from mintlify_async.testing import LocalService
-from mintlify_async.testing.loop_time import VirtualTime
+from mintlify_async.testing.virtual_clock import VirtualTime
 
 PER = 1.5
 """Seconds of a window in real time: a busy computer asks four questions in less."""

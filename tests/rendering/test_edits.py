@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from mintlify_async.assistant.answer import TextStream
+from mintlify_async.assistant.text_stream import TextStream
 from mintlify_async.errors import (
     AssistantError,
     ConfigurationError,

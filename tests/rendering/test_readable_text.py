@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mintlify_async.messages import Message, ReasoningPart, StepStartPart, TextPart
-from mintlify_async.rendering.finding_sources import Suggestion
-from mintlify_async.rendering.readable_text import ReadableText, split_suggestions, suggestions_of, text_of
+from mintlify_async.rendering.readable_text import ReadableText, text_of
+from mintlify_async.rendering.suggestions import Suggestion, split_suggestions, suggestions_of
 
 
 @pytest.mark.parametrize(

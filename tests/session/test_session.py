@@ -16,9 +16,11 @@ import pytest
 
 from mintlify_async import (
     ConfigurationError,
+    MemoryStore,
     MintlifyError,
     MintlifySession,
     NotFoundError,
+    OutcomeUnknownError,
     RetryPolicy,
     StateError,
     StreamInterruptedError,
@@ -318,6 +320,21 @@ async def test_a_cancelled_creation_that_was_sent_is_logged(service, session, ca
     with pytest.raises(asyncio.CancelledError):
         await task
     assert "create_job was cancelled after it was sent" in caplog.text
+    assert "look at the dashboard or the repository before you send it again" in caplog.text
+    assert len(service.requests) == 1
+
+
+async def test_the_line_about_a_cancelled_creation_names_its_key(service, caplog):
+    """Its advice holds: a call with the same key sends nothing, and says how to find the job."""
+    service.script.create_job(delay=60)
+    async with service.session(ledger=MemoryStore()) as session:
+        task = asyncio.create_task(session.create_job("x", dedupe_key="ticket-7"))
+        await service.until(lambda running: len(running.requests) == 1)
+        task.cancel()
+        await asyncio.wait([task])
+        assert "call it again with dedupe_key 'ticket-7', which sends nothing" in caplog.text
+        with pytest.raises(OutcomeUnknownError, match="Look at the dashboard"):
+            await session.create_job("x", dedupe_key="ticket-7")
     assert len(service.requests) == 1
 
 

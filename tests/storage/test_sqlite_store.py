@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import multiprocessing
 import os
+import resource
 import sqlite3
 import stat
 import subprocess
@@ -22,8 +23,8 @@ from mintlify_async.quota.counted_limits import QuotaScope
 from mintlify_async.runtime import dates
 from mintlify_async.storage import SQLiteStore, Store, sqlite_file
 from mintlify_async.storage.store import change
-from mintlify_async.testing.loop_time import virtual_time
 from mintlify_async.testing.store_cases import A, B, count, put, values
+from mintlify_async.testing.virtual_clock import virtual_time
 from tests.support.child_process import child_environment
 from tests.support.own_time_cases import OwnTimeCases, count_in_threads
 
@@ -165,6 +166,27 @@ async def test_a_damaged_record_is_told(store: SQLiteStore, path: Path, change_r
     assert results[1] == {B: b"2"}
 
 
+def fails_with(remedy: str, store: SQLiteStore, value: bytes = b"1") -> None:
+    """A step fails with an error whose end says what to do."""
+    with pytest.raises(StateError, match=rf"cannot be used: .*; .*{remedy}"):
+        asyncio.run(put(store, A, value))
+
+
+def test_an_error_says_what_to_do(store: SQLiteStore, path: Path, tmp_path: Path):
+    """Of a folder that is not there, a path that is no file, a file of something else, a disk that fails."""
+    fails_with("create its folder", SQLiteStore(tmp_path / "missing" / "store.db"))
+    fails_with("correct the path or its permissions", SQLiteStore(tmp_path))
+    asyncio.run(put(store, A))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, limits[1]))
+    try:
+        fails_with("check the disk", store, b"1" * 100_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    path.write_bytes(b"Dear diary, " * 100)
+    fails_with("restore the file", store)
+
+
 async def test_a_full_disk_is_told_as_one(store: SQLiteStore, path: Path):
     """SQLite itself rolls back then; the error is the disk's, and nothing was changed."""
     await put(store, A)
@@ -240,7 +262,7 @@ async def test_a_lock_that_stays_is_told(store: SQLiteStore, path: Path, monkeyp
         first = asyncio.create_task(put(store, A))
         await asyncio.sleep(0.1)
         second = asyncio.create_task(put(store, A))
-        with pytest.raises(StateError, match="is locked"):
+        with pytest.raises(StateError, match="is locked; end the process that keeps it locked"):
             await first
         assert loop.time() - start > 0.19
         with pytest.raises(StateError, match="is locked"):

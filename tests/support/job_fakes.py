@@ -18,7 +18,7 @@ from mintlify_async.errors import (
     status_error_class,
 )
 from mintlify_async.http.sending import Sending
-from mintlify_async.http.session_core import Core, LoopResources, RetryBudget
+from mintlify_async.http.session_core import Core, LoopResources
 from mintlify_async.jobs.handle import JobHandle, handle_for
 from mintlify_async.jobs.poll_scheduler import PollScheduler, scheduler_of
 from mintlify_async.jobs.requests import created
@@ -33,7 +33,7 @@ from mintlify_async.settings.api_keys import Key
 from mintlify_async.settings.assumptions import Assumptions
 from mintlify_async.settings.options import Options
 from mintlify_async.settings.poll_policy import PollPolicy
-from mintlify_async.settings.retry_policy import RetryPolicy
+from mintlify_async.settings.retry_policy import RetryBudget, RetryPolicy
 
 Seen = str | Job | BaseException
 Script = Callable[[float], Seen]

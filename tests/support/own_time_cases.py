@@ -10,8 +10,8 @@ import pytest
 
 from mintlify_async.runtime import dates
 from mintlify_async.storage.store import Store, change
-from mintlify_async.testing.loop_time import virtual_time
 from mintlify_async.testing.store_cases import A, StoreCases, count, put, values
+from mintlify_async.testing.virtual_clock import virtual_time
 
 
 async def count_in_threads(*stores: Store, times: int = 20) -> None:

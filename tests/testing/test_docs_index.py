@@ -115,6 +115,14 @@ def test_headings_titles_and_descriptions_are_found(tmp_path):
     assert paths(tmp_path, "What is a quota?") == ["/z", "/a#quota"]
 
 
+def test_a_word_of_the_title_counts_more_than_one_of_the_description(tmp_path):
+    """The sections of a page about quotas come before those of a page that mentions them."""
+    (tmp_path / "a.mdx").write_text("---\ntitle: Calls\ndescription: A quota.\n---\n## One\nText.\n", "utf-8")
+    (tmp_path / "z.mdx").write_text("---\ntitle: Quota\ndescription: Calls.\n---\n## Two\nText.\n", "utf-8")
+    assert paths(tmp_path, "quota") == ["/z#two", "/a#one"]
+    assert paths(tmp_path, "calls") == ["/a#one", "/z#two"]
+
+
 def test_to_log_in_is_not_about_logs(tmp_path):
     """It takes a key. A page about logs is found by its own name."""
     (tmp_path / "a.md").write_text("# Logs\nWhat is logged.\n", encoding="utf-8")

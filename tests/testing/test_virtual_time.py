@@ -15,7 +15,7 @@ from anyio import CapacityLimiter, to_thread
 from mintlify_async import StateError
 from mintlify_async.runtime import dates
 from mintlify_async.testing import LocalService
-from mintlify_async.testing.loop_time import EPOCH, virtual_time
+from mintlify_async.testing.virtual_clock import EPOCH, virtual_time
 from tests.support.fault_catalogue import Endless
 
 pytestmark = pytest.mark.skipif(

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mintlify_async.testing import LocalService, faults
-from mintlify_async.testing.loop_time import virtual_time
+from mintlify_async.testing.virtual_clock import virtual_time
 
 WHOLE = os.environ.get("SWEEPS") == "whole"
 pytestmark = [pytest.mark.sweep] if WHOLE else []

@@ -1,4 +1,4 @@
-"""Quota, ledger and conversations in a Postgres that several processes or machines share."""
+"""Quota, ledger and conversations in a Postgres database that several processes or machines share."""
 
 from __future__ import annotations
 

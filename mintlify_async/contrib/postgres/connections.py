@@ -1,6 +1,6 @@
-"""Connections of asyncpg: from a pool for each event loop, or from the caller, and what runs on one.
+"""asyncpg connections, from a pool for each event loop or from the caller, and the statements run on them.
 
-No connection goes back with a transaction open, or in the middle of a statement.
+No connection is returned with an open transaction or a running statement.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ from ..remote_steps import StepLine, described
 from .postgres_failures import FAILURES, ONLY_READS, BorrowError, explain
 
 CLOSE_SECONDS: Final = 1.0
-"""How long closing waits for running steps and for the server, in seconds."""
+"""Maximum time that closing waits for running steps and for the server, in seconds."""
+
+CONNECTIONS: Final = 4
+"""The default of ``size=``: the number of open connections on one event loop."""
 
 OWN_OPTIONS: Final = {"dsn", "loop", "connection_class", "record_class", "timeout"}
-"""Arguments of ``asyncpg.connect`` that are not the caller's."""
+"""Arguments of ``asyncpg.connect`` that the caller cannot set."""
 
 
 class Connection(Protocol):
-    """The methods used of an asyncpg connection."""
+    """The methods of an asyncpg connection that this package uses."""
 
     async def execute(self, query: str, /) -> Any:
         """Run statements without arguments."""
@@ -47,11 +50,11 @@ class Connection(Protocol):
         ...
 
     def terminate(self) -> None:
-        """Close it without waiting."""
+        """Close the connection without waiting."""
 
 
 Lending = AbstractAsyncContextManager[Any]
-"""Lends a connection for the time of its block."""
+"""An async context manager. Its value is a connection, for the time of the block."""
 
 ConnectionSource = str | Callable[[], Lending]
 """A URL, or a function such as ``pool.acquire``."""
@@ -60,10 +63,10 @@ Rows = Sequence[Sequence[Any]]
 
 
 def check_source(source: object, options: dict[str, Any]) -> None:
-    """Check what a user gave as source, and the *options* of its connections.
+    """Check the user's *source*, and the *options* of its connections.
 
     Raises:
-        ConfigurationError: It is neither a URL nor a function, or an option is unknown.
+        ConfigurationError: *source* is neither a URL nor a function, or an option is unknown.
     """
     if isinstance(source, str):
         if problem := _url_problem(source):
@@ -84,7 +87,7 @@ def check_source(source: object, options: dict[str, Any]) -> None:
 
 
 def _url_problem(url: str) -> str | None:
-    """Return why asyncpg cannot read *url*, or None. The text shows nothing of a password."""
+    """Return why asyncpg cannot read *url*, or None. The text contains no part of the password."""
     scheme = url.partition(":")[0]
     if scheme in ("postgresql+asyncpg", "postgresql+psycopg", "postgresql+psycopg2"):
         return "is a URL for SQLAlchemy; write postgresql:// without +, and the options of asyncpg behind ?"
@@ -96,38 +99,38 @@ def _url_problem(url: str) -> str | None:
         for host in hosts.split(","):
             _ = urlsplit(f"//{host}").port
         is_cut = not at and "@" in parts.path + parts.fragment
-    except ValueError:  # asyncpg's error would show it, and it may be a part of the password
+    except ValueError:  # asyncpg's error would show the port, which may be part of the password
         is_cut = True
     return "has no valid host and port, or a password with / ? or #; write %2F %3F %23" if is_cut else None
 
 
 class LoopConnections:
-    """The connections of one event loop, and the line of the steps that wait for one.
+    """The connections of one event loop, and the line of steps that wait for a connection.
 
     Args:
-        source: As :func:`check_source` takes it.
-        table: The table, for errors.
-        size: Connections at a time.
-        options: The options of the own connections.
+        source: The source, as :func:`check_source` accepts it.
+        table: The name of the table, for errors.
+        size: Maximum number of connections at the same time.
+        options: The options of this object's own connections.
     """
 
     def __init__(self, source: ConnectionSource, table: str, size: int, options: dict[str, Any]) -> None:
-        """Connect to nothing yet."""
+        """Store the arguments. No connection is opened yet."""
         self.line = StepLine("Postgres", size, FAILURES, partial(explain, table=table))
         self._source = source
         self._pool: Any = None
         if isinstance(source, str):
-            # RESET ALL after each step would cost a round trip. SET LOCAL ends with its transaction.
+            # RESET ALL after each step would cost a round trip. SET LOCAL ends with the transaction.
             self._pool = asyncpg.create_pool(
                 source, min_size=0, max_size=size, reset=_leave_as_it_is, **options
             )
 
     async def borrow(self, stack: AsyncExitStack) -> Connection:
-        """Return a connection, which goes back at the end of *stack*.
+        """Return a connection. It is returned to its source at the end of *stack*.
 
         Raises:
-            BorrowError: The caller's function failed, in its own way.
-            ConfigurationError: The function does not fit.
+            BorrowError: The caller's function raised an error of any kind.
+            ConfigurationError: The function's result cannot be used.
         """
         if self._pool is not None:
             await self._pool  # it opens nothing and does not suspend, because min_size is 0
@@ -144,16 +147,16 @@ class LoopConnections:
         return cast("Connection", connection)
 
     async def close(self) -> None:
-        """Close the own connections, after running steps."""
+        """Close the own connections, after the running steps."""
         if self._pool is not None:
             await self._pool
             with suppress(Exception), TimeLimit(asyncio.get_running_loop().time() + CLOSE_SECONDS):
-                await self._pool.close()  # if it is cancelled, it terminates
+                await self._pool.close()  # if it is cancelled, it terminates the connections
 
     def abandon(self) -> None:
         """Drop the own connections."""
         if self._pool is not None:
-            with suppress(Exception):  # of a closed loop
+            with suppress(Exception):  # the loop is closed
                 self._pool.terminate()
 
 
@@ -162,15 +165,15 @@ async def _leave_as_it_is(connection: object) -> None:
 
 
 def check_lending(lending: object) -> None:
-    """Refuse what lends nothing.
+    """Refuse a result that is not an async context manager.
 
     Raises:
-        ConfigurationError: It is no async context manager.
+        ConfigurationError: *lending* is not an async context manager.
     """
     if hasattr(lending, "__aenter__"):
         return
     if asyncio.iscoroutine(lending):
-        lending.close()  # or Python warns that it was never awaited
+        lending.close()  # otherwise Python warns that it was never awaited
     raise ConfigurationError(
         "source must return an async context manager, as pool.acquire does; it returned "
         f"{type(lending).__name__}",
@@ -179,10 +182,10 @@ def check_lending(lending: object) -> None:
 
 
 def check_connection(connection: Any) -> None:
-    """Refuse what is no connection of asyncpg, and a connection whose transaction is the caller's.
+    """Refuse an object that is not an asyncpg connection, and a connection in the caller's transaction.
 
     Raises:
-        ConfigurationError: It cannot be used.
+        ConfigurationError: The connection cannot be used.
     """
     if not hasattr(connection, "fetch") or not hasattr(connection, "is_in_transaction"):
         kind = f"{type(connection).__module__}.{type(connection).__name__}"
@@ -196,10 +199,10 @@ def check_connection(connection: Any) -> None:
 
 
 async def run_transaction(connection: Connection, begin: str, sql: str, args: Sequence[Any]) -> Rows:
-    """Return the rows of *sql* in a transaction, which *begin* starts.
+    """Return the rows of *sql* in a transaction. *begin* starts the transaction.
 
-    The commit is a message of its own. It is sent only when nobody has cancelled, so a statement that was
-    held up on its way never counts.
+    The commit is a separate message. It is sent only if the step was not cancelled, so a statement that was
+    delayed on its way never counts.
     """
     try:
         await connection.execute(begin)
@@ -212,7 +215,7 @@ async def run_transaction(connection: Connection, begin: str, sql: str, args: Se
 
 
 async def run_statement(connection: Connection, sql: str, args: Sequence[Any]) -> Rows:
-    """Return the rows of *sql*, a transaction by itself."""
+    """Return the rows of *sql*, which is a transaction of its own."""
     try:
         return cast("Rows", await connection.fetch(sql, *args))
     except BaseException as error:
@@ -223,8 +226,8 @@ async def run_statement(connection: Connection, sql: str, args: Sequence[Any]) -
 async def _give_back(connection: Connection, last: str, error: BaseException) -> None:
     """Run *last* on a connection whose step was cancelled or failed. If that is not possible, close it.
 
-    A step that was cancelled is cancelled again if this takes long. It then ends here. A connection to a
-    server that only reads is closed, too: after a failover, a new one leads to the server that writes.
+    If this takes long after a cancellation, it is cancelled again, and ends. A connection to a read-only
+    server is also closed, because after a failover, a new connection leads to the server that writes.
     """
     if isinstance(error, ONLY_READS):
         connection.terminate()

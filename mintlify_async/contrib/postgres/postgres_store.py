@@ -1,4 +1,4 @@
-"""A store in one table of a Postgres."""
+"""A store in one table of a Postgres database."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from mintlify_async.runtime.per_event_loop import LoopLocal
 from mintlify_async.runtime.time_limits import TimeLimit
 from mintlify_async.storage.store import Record, Snapshot, TakeResult, Usage, Window
 
-from ..remote_steps import FirstLoop
+from ..remote_steps import STEP_SECONDS, FirstLoop
 from .connections import (
+    CONNECTIONS,
     Connection,
     ConnectionSource,
     LoopConnections,
@@ -27,15 +28,15 @@ from .postgres_failures import AGAIN, FAILURES, LOCKED
 from .statements import Statements, lock_numbers
 
 CLEAN_EVERY: Final = 100
-"""Steps that write between two clean-ups. The first one of a process cleans up, too."""
+"""Number of writing steps between two clean-ups. The first writing step of a process also cleans up."""
 
 CLEAN_SECONDS: Final = 0.25
-"""Longest duration of a clean-up, for which the caller of a step waits."""
+"""Maximum duration of a clean-up, in seconds. The caller of a step waits for it."""
 
 LIMITS: Final = {"idle_in_transaction_session": 0.5, "lock": 0.7, "statement": 0.9}
-"""Limits of the server, as parts of the time of a step. The server gives up first, and says why.
+"""The server's limits, as fractions of a step's time. They pass first, so the server gives the reason.
 
-A release waits for the lock of a step whose commit is held up, so the step must be over first.
+A release waits for the lock of a step whose commit is delayed, so that step must end first.
 """
 
 LARGEST_INT: Final = 2**31 - 1
@@ -43,23 +44,23 @@ LARGEST_BIGINT: Final = 2**63 - 1
 
 
 class PostgresStore:
-    """A store in a Postgres, shared by all processes and machines that use it. Time is the server's.
+    """A store in Postgres, shared by all processes and machines that use it. The server's time is used.
 
     Make its table once, with ``await store.setup()``, or put :attr:`schema` into a migration.
 
-    With a URL it has a pool for each event loop. It may be used from several threads and in several
-    ``asyncio.run``, and :meth:`close` closes the connections. With a function, it belongs to the event loop
-    that uses it first.
+    With a URL, the store has a pool for each event loop. It may be used from several threads and in several
+    calls of ``asyncio.run``, and :meth:`close` closes the connections. With a function, it belongs to the
+    event loop that uses it first.
 
-    Each step is a transaction of its own, and never a part of yours: a claim that you roll back would be sent
-    again. PgBouncer may stand in between, in transaction mode, too.
+    Each step is a separate transaction, never a part of your transaction. Otherwise a claim that you roll
+    back would be sent again. PgBouncer may be used, also in transaction mode.
 
     Conversations contain the keys of threads.
 
-    A step raises :class:`~mintlify_async.errors.StateError` when Postgres does not answer in time. When a
-    process is stopped in the middle of a step, the server ends the transaction. If no limit of the server
-    counts, the next step that waits for the same key ends that connection with ``pg_terminate_backend``. This
-    needs the same role.
+    A step raises :class:`~mintlify_async.errors.StateError` if Postgres does not respond in time. If a
+    process is stopped during a step, the server ends the transaction. If no limit of the server applies, the
+    next step that waits for the same key ends that connection with ``pg_terminate_backend``. This requires
+    the same role.
 
     Example::
 
@@ -70,11 +71,12 @@ class PostgresStore:
 
     Args:
         source: A URL, ``postgresql://user@host:port/database``. Or a function that returns an async context
-            manager of an asyncpg connection, such as ``pool.acquire``; the connections stay yours.
+            manager of an asyncpg connection, such as ``pool.acquire``. The store never closes such
+            connections.
         table: The table, ``name`` or ``schema.name``.
-        timeout: Longest duration of one step, in seconds. A cancelled step ends in about 0.3 s.
-        keep: How long finished records are kept, in seconds. None keeps them forever.
-        size: Connections at a time on one event loop. Further steps wait their turn.
+        timeout: Maximum duration of one step, in seconds. A cancelled step ends in about 0.3 s.
+        keep: Seconds for which finished records are kept. None keeps them without limit.
+        size: Maximum number of connections on one event loop. Other steps wait.
         options: With a URL: arguments of ``asyncpg.connect``, such as ``ssl``. The ``password`` may be a
             function. ``statement_cache_size`` is 0, because PgBouncer needs it.
 
@@ -87,9 +89,9 @@ class PostgresStore:
         source: ConnectionSource,
         *,
         table: str = "mintlify_async",
-        timeout: float = 2.0,
+        timeout: float = STEP_SECONDS,
         keep: float | None = None,
-        size: int = 4,
+        size: int = CONNECTIONS,
         **options: Any,
     ) -> None:
         check_source(source, options)
@@ -107,7 +109,7 @@ class PostgresStore:
         self._writes = 0
 
     def __repr__(self) -> str:
-        """Show the table; the URL may contain a password."""
+        """Show the table. The URL is left out, because it may contain a password."""
         return f"PostgresStore(table={self.table!r})"
 
     @property
@@ -116,31 +118,31 @@ class PostgresStore:
         return self._sql.schema
 
     async def setup(self) -> None:
-        """Make the table, if it does not exist. Safe to repeat, and in many processes at once.
+        """Make the table if it does not exist. Many processes may call this, at the same time and repeatedly.
 
         Raises:
             StateError: Postgres cannot be used, or the role may not make tables.
         """
-        # A role without the right to make tables gets no error when the table exists.
+        # A role that may not make tables gets no error if the table exists.
         [(exists,)] = await self._statement("SELECT to_regclass($1::text) IS NOT NULL", self._sql.table)
         if not exists:
             begin = f"{self._begin}; {self._sql.setup_lock()}"
             await self._step(lambda connection: run_transaction(connection, begin, self._sql.schema, ()))
 
     async def close(self) -> None:
-        """Close the connections of a URL, on every event loop. The records stay and can be used."""
+        """Close the connections of a URL, on every event loop. The records stay, and it can be used again."""
         loops, self._loops = self._loops, LoopLocal(self._connect)
         await loops.close()
 
     aclose = close
 
     async def read(self, keys: Collection[str]) -> Snapshot:
-        """Return the records that exist under *keys*, and the server's time."""
+        """Return the existing records of *keys*, and the server's time."""
         rows = await self._statement(self._sql.read, list(keys))
         if any(row[5] for row in rows):
             await self._correct(keys)
         records = {
-            # The codec of an app's pool may have made something else than bytes.
+            # The codec of an app's pool may have converted the bytes to another type.
             key: Record(value=bytes(v), version=name, since=since)
             for _, key, v, name, since, _ in rows
             if key
@@ -155,7 +157,7 @@ class PostgresStore:
         version: str,
         keep: float | None = None,
     ) -> bool:
-        """If every record still has its *expected* version, make all *changes*. Else make none."""
+        """If every record still has its *expected* version, make all *changes*. Otherwise make none."""
         puts = {key: value for key, value in changes.items() if value is not None}
         gone = [key for key in changes if key not in puts]
         unchanged = [key for key in expected if key not in changes]
@@ -189,22 +191,22 @@ class PostgresStore:
         return TakeResult(taken=is_taken, blocked=block_seconds, usage=tuple(usage))
 
     async def refund(self, windows: Sequence[Window], *, slot: str) -> None:
-        """Give *slot* back in every window. If it is not taken, do nothing."""
+        """Return *slot* to every window. If it is not taken, do nothing."""
         await self._statement(self._sql.refund, [window.key for window in windows], slot)
 
     async def _correct(self, keys: Collection[str]) -> None:
-        with suppress(StateError):  # a server that only reads
+        with suppress(StateError):  # the server is read-only
             await self._statement(self._sql.correct, list(keys))
 
     async def _clean_at_times(self) -> None:
-        """Delete what has expired, apart from the step: two that delete each other's records would wait."""
+        """Delete expired rows outside of the step, because two steps could wait for each other's rows."""
         self._writes += 1
         if self._writes % CLEAN_EVERY == 1:
             with suppress(StateError):
                 await self._step(self._clean)
 
     async def _clean(self, connection: Connection) -> Rows:
-        # A limit of its own: with that of the step, a slow clean-up would look like a server that is away.
+        # With a separate limit, because a slow clean-up must not look like an unavailable server.
         with suppress(TimeoutError), TimeLimit(asyncio.get_running_loop().time() + CLEAN_SECONDS):
             await run_statement(connection, self._sql.clean, ())
         return ()
@@ -222,7 +224,7 @@ class PostgresStore:
             except LOCKED:
                 ended: Rows = ()
                 idle = self._timeout * LIMITS["idle_in_transaction_session"]
-                with suppress(*FAILURES):  # the role may be forbidden to look or to end
+                with suppress(*FAILURES):  # the role may not see or end other connections
                     ended = await run_statement(connection, self._sql.end_stopped, (numbers, idle))
                 if not ended:
                     raise
@@ -234,8 +236,8 @@ class PostgresStore:
         """Return the result of *work* on a connection.
 
         Raises:
-            StateError: Postgres did not answer in time, or refused.
-            ConfigurationError: The source does not fit, or belongs to another event loop.
+            StateError: Postgres did not respond in time, or refused.
+            ConfigurationError: The source cannot be used, or belongs to another event loop.
         """
         here = self._loops.get()
 
@@ -243,7 +245,7 @@ class PostgresStore:
             async with AsyncExitStack() as stack:
                 connection = await here.borrow(stack)
                 while True:
-                    # A statement by itself has the level of the role, which may be serializable.
+                    # A separate statement has the isolation level of the role, which may be serializable.
                     with suppress(*AGAIN):
                         return await work(connection)
 
@@ -260,9 +262,9 @@ class PostgresStore:
 
 
 def _begin(seconds: float) -> str:
-    """Return the statements that begin a transaction of at most *seconds*.
+    """Return the statements that start a transaction of at most *seconds*.
 
-    The level is said, because with that of a role a count could be wrong.
+    The isolation level is set, because with the level of a role a count could be wrong.
     """
     settings = [
         f"SET LOCAL {name}_timeout = {min(LARGEST_INT, max(1, round(seconds * 1000 * part)))}"

@@ -1,9 +1,9 @@
 """The SQL of the store: one table, and one statement for each step.
 
-A row with an empty slot is a record, any other row is a slot of the log *key*. Time is the server's
-``clock_timestamp()``, because ``now()`` is the time before the transaction waited for its locks.
-A date after the present comes from a server whose clock was ahead. It counts as the present at once, and
-``CORRECT`` sets it to the present soon, because a date that only counts so would stay new.
+A row with an empty slot is a record. Any other row is a slot of the log *key*. The time is the server's
+``clock_timestamp()``, because ``now()`` is the time before the transaction waited for its locks. A date in
+the future comes from a server whose clock was ahead. It counts as the present immediately. ``CORRECT`` soon
+sets it to the present, because otherwise the row would stay new.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from mintlify_async.checks import check_text
 from mintlify_async.errors import ConfigurationError, printable
 
-# Keys in the order of their bytes: the folder of a key is a range, which no language's order keeps.
+# Keys are sorted by their bytes, so the keys of a folder are a range. The sorting of a language would differ.
 _SCHEMA: Final = """\
 CREATE TABLE IF NOT EXISTS {table} (
     key text COLLATE "C" NOT NULL,
@@ -33,17 +33,17 @@ CREATE INDEX IF NOT EXISTS {index} ON {table} (ends) WHERE ends IS NOT NULL;
 _NOW: Final = "WITH t AS MATERIALIZED (SELECT extract(epoch FROM clock_timestamp())::float8 AS now)"
 _LIVE: Final = "r.slot = '' AND (r.ends IS NULL OR r.ends > (SELECT now FROM t))"
 
-# $1 keys. At least one row, for the time.
+# $1 keys. Returns at least one row, which has the time.
 _READ: Final = f"""{_NOW}
 SELECT t.now, r.key, r.value, r.version, least(r.since, t.now), r.since > t.now
 FROM t LEFT JOIN {{table}} r ON r.key = ANY($1::text[]) AND {_LIVE}"""
 
-# $1 the first key, $2 the first key behind the last.
+# $1 the first key, $2 the first key after the last.
 _KEYS: Final = f"""{_NOW}
 SELECT r.key FROM {{table}} r WHERE r.key >= $1 AND r.key < $2 AND {_LIVE} ORDER BY r.key"""
 
 # $1 expected keys, $2 their versions, $3 keys to delete, $4 keys to write, $5 their values, $6 the version,
-# $7 seconds to keep, $8 keys that are expected, do not change and are kept as long.
+# $7 seconds to keep, $8 keys that are expected, do not change and are kept for the same time.
 _WRITE: Final = f"""{_NOW},
 ok AS (SELECT NOT EXISTS (
     SELECT FROM unnest($1::text[], $2::text[]) AS w(key, version)
@@ -61,7 +61,7 @@ SELECT ok.ok OR (cardinality($4::text[]) > 0 AND cardinality($4::text[]) = (
     SELECT count(*) FROM {{table}} r WHERE r.key = ANY($4::text[]) AND r.version = $6::text AND {_LIVE}))
 FROM ok"""
 
-# $1 logs, $2 amounts, $3 seconds, $4 slot, $5 block. `c` counts, `b` looks at the block, `v` decides.
+# $1 logs, $2 amounts, $3 seconds, $4 slot, $5 block. `c` counts, `b` reads the block, `v` decides.
 _COUNT: Final = f"""{_NOW},
 w AS (SELECT * FROM unnest($1::text[], $2::int8[], $3::float8[])
     WITH ORDINALITY AS w(key, amount, seconds, nr)),
@@ -93,7 +93,7 @@ FROM t, v LEFT JOIN c ON true ORDER BY c.nr"""
 # $1 logs, $2 slot.
 _REFUND: Final = "DELETE FROM {table} WHERE key = ANY($1::text[]) AND slot = $2::text AND slot <> ''"
 
-# $1 keys of records and logs. Waits for nobody: whoever has locked a row writes a date of the present.
+# $1 keys of records and logs. Skips locked rows, because the other transaction writes a current date.
 _CORRECT: Final = f"""{_NOW},
 ahead AS MATERIALIZED (SELECT r.key, r.slot FROM t, {{table}} r
     WHERE r.key = ANY($1::text[]) AND r.since > t.now FOR UPDATE OF r SKIP LOCKED)
@@ -105,8 +105,8 @@ old AS MATERIALIZED (SELECT r.key, r.slot FROM t, {{table}} r
     WHERE r.ends <= t.now ORDER BY r.ends LIMIT 1000 FOR UPDATE OF r SKIP LOCKED)
 DELETE FROM {{table}} r USING old WHERE r.key = old.key AND r.slot = old.slot"""
 
-# $1 numbers of locks, $2 seconds. A transaction that waits for its client in the middle of a statement counts
-# as active, and then no limit of the server ends it. Its client was stopped, or cannot be reached.
+# $1 numbers of locks, $2 seconds. If a transaction waits for its client in the middle of a statement, it
+# counts as active, so no limit of the server ends it. Its client was stopped, or cannot be reached.
 _END_STOPPED: Final = """\
 SELECT pg_terminate_backend(l.pid)
 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid AND a.datid = l.database
@@ -117,17 +117,17 @@ WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
     AND a.state_change < clock_timestamp() - make_interval(secs => $2)"""
 
 _NAME: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,57}")
-"""A name may have 63 characters, and that of the index is five longer than the table's."""
+"""A name may have 63 characters, and the index's name is five characters longer than the table's."""
 
 
 class Statements:
     """The statements of one table.
 
     Args:
-        table: The table's name, perhaps with the schema's and a dot before it.
+        table: The name of the table. The name of the schema and a dot may come first.
 
     Raises:
-        ConfigurationError: It is not a name.
+        ConfigurationError: *table* is not such a name.
     """
 
     def __init__(self, table: str) -> None:
@@ -138,7 +138,7 @@ class Statements:
                 field="table",
             )
         *schema, name = table.split(".")
-        # In quotation marks, because a name may be a word of SQL, and its capital letters count.
+        # In quotation marks, because a name may be a keyword of SQL, and its case counts.
         self.table = ".".join(f'"{part}"' for part in [*schema, name])
         self.schema = _SCHEMA.format(table=self.table, index=f'"{name}_ends"')
         self.read = _READ.format(table=self.table)
@@ -154,8 +154,8 @@ class Statements:
     def locks(self, numbers: Iterable[int]) -> list[str]:
         """Return the statements that lock *numbers* until the end of the transaction.
 
-        A lock is a number for the whole database. The table's own number is a part of it, in whatever way the
-        table's name is written.
+        A lock is a number in the whole database. The number is combined with the table's own number, which
+        does not depend on how the table's name is written.
         """
         return [
             f"SELECT pg_advisory_xact_lock('{n}'::int8 # '{self.table}'::regclass::oid::int8)"
@@ -163,12 +163,12 @@ class Statements:
         ]
 
     def setup_lock(self) -> str:
-        """Return the statement that locks the making of the table, which has no number yet."""
+        """Return the statement for a lock on making the table, which has no number yet."""
         return f"SELECT pg_advisory_xact_lock('{_number(self.table)}'::int8)"
 
 
 def lock_numbers(keys: Iterable[str]) -> list[int]:
-    """Return the locks of *keys*, in the same order for everybody: so nobody waits in a circle."""
+    """Return the locks of *keys* in a fixed order, so that two steps never wait for each other."""
     return sorted({_number(key) for key in keys})
 
 

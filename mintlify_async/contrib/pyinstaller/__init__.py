@@ -1,8 +1,8 @@
-"""Hooks for PyInstaller, which sees neither a module that is loaded by its name nor a data file.
+"""Hooks for PyInstaller. It finds neither modules that are loaded by name nor data files.
 
-PyInstaller finds this folder by the entry point ``pyinstaller40``. For each package that a program imports,
-it runs the hook with that package's name. So only programs that use the testing kit contain it. The modules
-of ``contrib`` need no hook, because a program imports them itself.
+PyInstaller finds this folder through the entry point ``pyinstaller40``. For each package that a program
+imports, it runs the hook with the package's name. So only programs that use the testing kit include it. The
+modules of ``contrib`` need no hook, because a program imports them itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def hook_dirs() -> list[str]:
 
 
 def module_names(wing: str | None = None) -> list[str]:
-    """Return the names of the modules of *wing*, or without it of those that every program may load."""
+    """Return the names of the modules of *wing*. Without it, of the modules that every program may load."""
     paths = [path.relative_to(PACKAGE).with_suffix("") for path in sorted(PACKAGE.rglob("*.py"))]
     return [
         ".".join([PACKAGE.name, *path.parts])
@@ -30,7 +30,7 @@ def module_names(wing: str | None = None) -> list[str]:
 
 
 def pages() -> list[tuple[str, str]]:
-    """Return each page of the documentation, which the local service answers from, and the folder for it."""
+    """Return each page of the documentation and its folder. The local service answers from these pages."""
     return [
         (str(page), page.parent.relative_to(PACKAGE.parent).as_posix())
         for page in sorted(PACKAGE.glob("docs/**/*.md"))

@@ -1,4 +1,4 @@
-"""For PyInstaller: the commands, each of which is loaded when it runs."""
+"""For PyInstaller: the commands. Each is loaded when it runs."""
 
 from mintlify_async.contrib.pyinstaller import module_names
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...habits import missing_names
+from ...wrong_names import missing_names
 from .redis_store import RedisStore
 from .redis_stream_store import RedisStreamStore
 
 __all__ = ["RedisStore", "RedisStreamStore"]
 
-if not TYPE_CHECKING:  # a type checker finds the mistake
+if not TYPE_CHECKING:  # a type checker reports the mistake without it
     __getattr__ = missing_names(__name__)

@@ -1,7 +1,7 @@
-"""A store on Redis, made of five small scripts.
+"""A store on Redis. It consists of five small scripts.
 
-A record is a hash. A folder's index is a sorted set of names, by the time when they expire. A log of slots is
-a sorted set, by the time when they were taken. All keys of a room have the room as hash tag.
+A record is a hash. The index of a folder is a sorted set of names, sorted by their expiry. A log of slots is
+a sorted set, sorted by the time when the slots were taken. All keys of a room have the room as hash tag.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from mintlify_async.storage.store import (
     new_version,
 )
 
-from .scripts import Argument, RedisClient, RedisScripts, text
+from ..remote_steps import STEP_SECONDS
+from .redis_client import Argument, RedisClient, RedisScripts, text
 
 MICROSECONDS: Final = 1_000_000
 
@@ -38,7 +39,7 @@ return reply
 """
 
 # KEYS: a record and its index, for each record.
-# ARGV: version, milliseconds to keep ('' is for good); then for each record its name, the expected version
+# ARGV: version, milliseconds to keep ('' means no limit); then for each record its name, the expected version
 # ('*' any, '' none) and the change ('=' none, '-' delete, '+' and the value).
 _WRITE: Final = """
 local version, keep = ARGV[1], tonumber(ARGV[2])
@@ -82,12 +83,12 @@ local now = string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000))
 return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 """
 
-# KEYS: the block, the room's epoch, and the log of each window. ARGV: slot ('' only looks), a random name for
-# a new epoch, the epoch that this process knows ('' for none); then for each window its amount, its length in
+# KEYS: the block, the room's epoch, and the log of each window. ARGV: slot ('' takes none), a random name for
+# a new epoch, the epoch that this process has ('' for none); then for each window its amount, its length in
 # microseconds, and the last time and count of slots in this process. Another epoch means that Redis has lost
-# its data. As many slots as are known are then entered again. Returns the time, the epoch, 1 if the slot is
-# taken, the block's milliseconds (-2: none, -1: for good), and for each window the slots that count and the
-# microseconds until one is free.
+# its data. Then the counted slots are entered again. Returns the time, the epoch, 1 if the slot is taken, the
+# block's milliseconds (-2: none, -1: no limit), and for each window the slots that count and the microseconds
+# until a slot is free.
 _TAKE: Final = """
 local slot, new_epoch, known_epoch = unpack(ARGV, 1, 3)
 local t = redis.call('TIME')
@@ -128,23 +129,23 @@ _REFUND: Final = "for _, key in ipairs(KEYS) do redis.call('ZREM', key, ARGV[1])
 
 
 class RedisStore(RedisScripts, NothingToClose):
-    """A store on a Redis, shared by all processes and machines that use it. Time is the server's.
+    """A store on Redis, shared by all processes and machines that use it. The server's time is used.
 
-    It is as safe as the Redis is durable: a claim that Redis lost can be sent again. Run Redis with
+    The store is as durable as the Redis, because a claim that Redis lost can be sent again. Run Redis with
     ``appendonly yes`` (and ``appendfsync always`` against power cuts), and with ``maxmemory-policy
-    noeviction``. If Redis has lost slots all the same, each process enters its own count of slots again.
+    noeviction``. If Redis has still lost slots, each process enters its own count of slots again.
 
     Conversations contain the keys of threads.
 
-    A step raises :class:`~mintlify_async.errors.StateError` when Redis does not answer in time, or the client
-    raises an error.
+    A step raises :class:`~mintlify_async.errors.StateError` if Redis does not respond in time, or if the
+    client raises an error.
 
     Args:
-        client: A ``redis.asyncio.Redis`` or ``RedisCluster`` whose ``encoding`` is UTF-8, its default. It
-            stays yours and is never closed here.
+        client: A ``redis.asyncio.Redis`` or ``RedisCluster`` whose ``encoding`` is UTF-8, its default. It is
+            never closed here.
         namespace: The prefix of every key.
-        timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
-        keep: How long finished records are kept, in seconds. None keeps them forever.
+        timeout: Maximum duration of one step, in seconds. The client's own timeouts do not change it.
+        keep: Seconds for which finished records are kept. None keeps them without limit.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -155,18 +156,18 @@ class RedisStore(RedisScripts, NothingToClose):
         client: RedisClient,
         *,
         namespace: str = "mintlify",
-        timeout: float = 2.0,
+        timeout: float = STEP_SECONDS,
         keep: float | None = None,
     ) -> None:
-        """Keep the client. Redis is not asked yet."""
+        """Store the client. Nothing is sent to Redis yet."""
         super().__init__(client, namespace=namespace, timeout=timeout)
         self.keep = check_keep(keep)
-        self._epochs: dict[str, str] = {}  # of each room
-        # The time and count of slots of each log, those of one window's length together, oldest first.
+        self._epochs: dict[str, str] = {}  # by room
+        # By length of the window: the time and the count of slots of each log, oldest first.
         self._known: dict[str, dict[str, tuple[int, int]]] = {}
 
     async def read(self, keys: Collection[str]) -> Snapshot:
-        """Return the records that exist under *keys*, and the server's time."""
+        """Return the existing records of *keys*, and the server's time."""
         now, *rows = await self._run(_READ, [self._key(key) for key in keys])
         pairs = zip(keys, rows, strict=True)
         records = {key: _record(key, *row) for key, row in pairs if any(cell is not None for cell in row)}
@@ -180,7 +181,7 @@ class RedisStore(RedisScripts, NothingToClose):
         version: str,
         keep: float | None = None,
     ) -> bool:
-        """If every record still has its *expected* version, make all *changes*. Else make none."""
+        """If every record still has its *expected* version, make all *changes*. Otherwise make none."""
         keys: list[str] = []
         args: list[Argument] = [version, "" if keep is None else max(1, round(keep * 1000))]
         for key in dict.fromkeys([*changes, *expected]):
@@ -219,7 +220,7 @@ class RedisStore(RedisScripts, NothingToClose):
         )
 
     def _remember(self, window: Window, now: int, count: int) -> None:
-        """Keep the count of a log, and drop those whose slots have all expired."""
+        """Store the count of a log, and drop the counts of logs whose slots have all expired."""
         logs = self._known.setdefault(_folder(window), {})
         logs.pop(window.key, None)
         logs[window.key] = now, count
@@ -228,7 +229,7 @@ class RedisStore(RedisScripts, NothingToClose):
             del logs[oldest]
 
     async def refund(self, windows: Sequence[Window], *, slot: str) -> None:
-        """Give *slot* back in every window. If it is not taken, do nothing."""
+        """Return *slot* to every window. If it is not taken, do nothing."""
         if windows:
             await self._run(_REFUND, [self._key(window.key) for window in windows], [slot])
 
@@ -246,7 +247,7 @@ def _folder(window: Window) -> str:
 
 
 def _change(value: bytes | None) -> bytes:
-    # Text in UTF-8, so a client that decodes replies can also read it. ASCII does not change.
+    # As UTF-8 text, so that a client that decodes replies can also read it. ASCII does not change.
     return b"-" if value is None else b"+" + value.decode("latin-1").encode()
 
 

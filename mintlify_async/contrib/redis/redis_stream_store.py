@@ -1,8 +1,8 @@
 """Running answers of the relay on Redis, so that a page can read and stop an answer on any worker.
 
-A chat has one key with its newest answer, and one that says that this answer must stop. An answer has a Redis
-Stream with its bytes, and two keys that say that its worker lives and that another worker has a reader.
-There is no script, and no reader holds a connection. Redis gets only the data of web pages and their
+A chat has one key with its newest answer, and one key that means that this answer must stop. An answer has a
+Redis Stream with its bytes, and two keys. They mean that its worker is alive, and that another worker has a
+reader. There is no script, and no reader keeps a connection. Redis gets only the data of web pages and their
 questions. It gets no key of the service, and the thread only encrypted. The names of the Redis keys are
 hashes of user and chat.
 """
@@ -19,20 +19,21 @@ from mintlify_async.checks import check_seconds
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.storage.store import NothingToClose
 
-from ...habits import helpful
-from .scripts import RedisScripts, text
+from ...wrong_names import helpful
+from ..stream_store import GRACE_SECONDS, KEEP_SECONDS
+from .redis_client import RedisScripts, text
 
 ReadState = Literal["running", "ended", "lost"]
-"""Whether more may follow in the log of an answer. ``lost``: not all has come, and its worker is dead."""
+"""The state of an answer's log. ``lost``: the log is incomplete, and its worker does not run any more."""
 
 LOST_MS: Final = 5000
-"""How long a worker may be silent, which writes twice a second, before it counts as dead."""
+"""After this time without a write, a worker counts as dead. It writes twice a second."""
 
 READ_MS: Final = 2000
-"""How long a look of a reader counts, which looks ten times a second."""
+"""Time for which a reader counts after a read. A reader reads ten times a second."""
 
 KEEP_MORE_MS: Final = 60_000
-"""How much longer the bytes of an answer are kept than ``keep``, after the last write of its worker."""
+"""Additional time, beyond ``keep``, for which bytes are kept after the last write of the worker."""
 
 
 @frozen
@@ -40,9 +41,9 @@ class SharedAnswer:
     """The newest answer of a chat in a shared store.
 
     Attributes:
-        id: Its name.
-        about: What its worker described it by: the question's id and the chat's progress.
-        running: Whether it has not ended, and its worker lives.
+        id: The name of the answer.
+        about: The worker's description of the answer: the question's id and the chat's progress.
+        running: Whether the answer has not ended and its worker is alive.
     """
 
     id: str
@@ -56,13 +57,12 @@ class RedisStreamStore(RedisScripts, NothingToClose):
 
     Args:
         client: A ``redis.asyncio.Redis`` (6.2 or newer) or ``RedisCluster`` whose ``encoding`` is UTF-8, its
-            default. It stays yours and is never closed here.
+            default. It is never closed here.
         namespace: The prefix of every key.
-        timeout: Longest duration of one step, in seconds. While Redis cannot be used, answers are
-            relayed, but cannot be resumed.
-        grace: Seconds for which an answer continues without a reader on any worker. Then it is stopped at the
-            service.
-        keep: Seconds for which an answer can be read after its end, by a page that was being reloaded then.
+        timeout: Maximum duration of one step, in seconds. While Redis cannot be used, answers are relayed,
+            but cannot be resumed.
+        grace: Seconds for which an answer continues without a reader on any worker. Then it is stopped.
+        keep: Seconds after its end for which a page that was being reloaded can read an answer.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -74,8 +74,8 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         *,
         namespace: str = "mintlify",
         timeout: float = 1.0,
-        grace: float = 60.0,
-        keep: float = 60.0,
+        grace: float = GRACE_SECONDS,
+        keep: float = KEEP_SECONDS,
     ) -> None:
         super().__init__(client, namespace=namespace, timeout=timeout)
         check_seconds(grace, "grace", zero=True)
@@ -85,29 +85,29 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         self._keep_ms = round(keep * 1000) + KEEP_MORE_MS
 
     async def begin(self, chat: str, answer: str) -> str | None:
-        """Make *answer* the newest of *chat*; return the one before, if there is one."""
+        """Make *answer* the newest answer of *chat*. Return the previous answer, or None."""
 
         def commands(pipe: Any) -> None:
             pipe.set(self._key(chat, "alive", answer), 1, px=LOST_MS)
-            pipe.delete(self._key(chat, "stop"))  # it was for the one before, which stops for this one
+            pipe.delete(self._key(chat, "stop"))  # it was for the previous answer, which stops anyway
             pipe.set(self._key(chat, "newest"), answer, px=self._keep_ms, get=True)
 
         *_, previous = await self._all(commands)
         name = None if previous is None else text(previous)
-        return None if name == answer else name  # the client has repeated it
+        return None if name == answer else name  # the client has repeated the command
 
     async def describe(self, chat: str, answer: str, about: str) -> None:
-        """Add *about*, in plain ASCII, to *answer*."""
+        """Store *about*, in plain ASCII, with *answer*."""
         key = self._key(chat, "bytes", answer)
         await self._all(lambda pipe: pipe.xadd(key, {"about": about}, id="0-1"))
 
     async def write(
         self, chat: str, answer: str, frames: bytes, *, at: int, ended: bool
     ) -> tuple[bool, bool]:
-        """Append *frames*, which start at *at*; the same frames twice count once.
+        """Append *frames* at the position *at*. The same frames twice count once.
 
-        Return whether *answer* must stop, because a user stopped it or the chat has a newer one, and whether
-        it has a reader on another worker.
+        Return whether *answer* must stop, because a user stopped it or the chat has a newer answer, and
+        whether it has a reader on another worker.
         """
         stream, newest = self._key(chat, "bytes", answer), self._key(chat, "newest")
         alive = self._key(chat, "alive", answer)
@@ -116,14 +116,14 @@ class RedisStreamStore(RedisScripts, NothingToClose):
             pipe.get(newest)
             pipe.exists(self._key(chat, "stop"))
             pipe.exists(self._key(chat, "read", answer))
-            if frames or ended:  # an entry's id is the size of the answer up to its end
+            if frames or ended:  # an entry's id is the size of the answer up to the entry's end
                 fields = {"frames": frames, "ended": int(ended)}
                 pipe.xadd(stream, fields, id=f"{at + len(frames)}-{int(ended) + 1}")
-            if ended:  # after its last bytes: a reader that finds it gone looks at these
+            if ended:  # after the last bytes, because a reader reads them when this key is gone
                 pipe.delete(alive)
             else:
                 pipe.set(alive, 1, px=LOST_MS)
-                pipe.set(newest, answer, nx=True, px=self._keep_ms)  # if Redis has lost it
+                pipe.set(newest, answer, nx=True, px=self._keep_ms)  # in case Redis has lost it
             pipe.pexpire(stream, self._keep_ms)
             pipe.pexpire(newest, self._keep_ms)
 
@@ -132,7 +132,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         return bool(stop) or superseded, bool(read)
 
     async def runs(self, chat: str, answer: str) -> bool:
-        """Return whether *answer* has not ended, and its worker lives."""
+        """Return whether *answer* has not ended and its worker is alive."""
         (alive,) = await self._all(lambda pipe: pipe.exists(self._key(chat, "alive", answer)))
         return bool(alive)
 
@@ -152,13 +152,13 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         return SharedAnswer(answer, about, bool(alive))
 
     async def read(self, chat: str, answer: str, place: int) -> tuple[bytes, int, ReadState]:
-        """Return the bytes of *answer* after *place*, the place after them, and whether more may follow.
+        """Return the bytes of *answer* after *place*, the place after them, and the state of the log.
 
-        The worker of the answer gets to know that it has a reader.
+        The call also reports to the answer's worker that the answer has a reader.
         """
 
         def commands(pipe: Any) -> None:
-            # In this order, because an answer that has ended by now has its last bytes in the second.
+            # In this order: if the first result says that the answer has ended, the second has all bytes.
             pipe.exists(self._key(chat, "alive", answer))
             pipe.xrange(self._key(chat, "bytes", answer), f"({place}-1", "+")
             pipe.set(self._key(chat, "read", answer), 1, px=READ_MS)
@@ -178,7 +178,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         return b"".join(pieces), place, state
 
     async def stop(self, chat: str) -> None:
-        """Ask the answers of *chat* that have begun to stop, also if Redis has lost their names."""
+        """Ask the running answers of *chat* to stop, also if Redis has lost their names."""
         await self._all(lambda pipe: pipe.set(self._key(chat, "stop"), 1, px=self._keep_ms))
 
     def _key(self, chat: str, kind: str, answer: str = "") -> str:
@@ -186,25 +186,25 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         return f"{self._namespace}:streams:{{{chat}}}:{kind}{answer and ':'}{answer}"
 
     async def _all(self, commands: Callable[[Any], object]) -> list[Any]:
-        """Return the results of the *commands* of one round trip. Raises StateError if one fails."""
+        """Return the results of the *commands* of one round trip. If a command fails, raise StateError."""
 
         async def round_trip(client: Any) -> list[Any]:
             pipe = client.pipeline(transaction=False)
             commands(pipe)
             results: list[Any] = await pipe.execute(raise_on_error=False)
             for result in results:
-                # The second says that an entry was added before, by a write whose answer was lost.
+                # This text means that an earlier write, whose response was lost, has already added the entry.
                 if isinstance(result, Exception) and "equal or smaller" not in str(result):
                     raise result
             return results
 
         try:
             return await self._step(round_trip)
-        except ConfigurationError as error:  # another event loop has the client
+        except ConfigurationError as error:  # another event loop uses the client
             raise StateError(str(error)) from None
 
 
 def _field(fields: Any, name: str) -> bytes:
-    """Return a field of an entry, from a client that decodes responses or does not."""
+    """Return a field of an entry, whether the client decodes replies or not."""
     value = fields[name] if name in fields else fields[name.encode()]
     return value.encode("ascii") if isinstance(value, str) else value

@@ -12,22 +12,22 @@ and one in the page: ``useChat({ transport: new DefaultChatTransport({ api: "/ap
 The size of a page's request is limited, and only listed fields of it reach the service. The answer is
 streamed as it arrives, in a form that every release from ai 5.0.0 on accepts. The conversation's thread is
 sent to the page encrypted, in the message's metadata; with ``store=``, history and thread stay on the server.
-The service's key, the thread's id and the thread's key never reach the page. When the reader leaves, the
+The service's key, the thread's id and the thread's key never reach the page. If the client disconnects, the
 answer is closed at the service, even if it is silent.
 
-For pages of another origin, set up CORS in your app, with exact origins. A proxy in front must neither buffer
-nor compress the answer (Starlette's own ``GZipMiddleware`` does not touch ``text/event-stream``).
+For pages of another origin, set up CORS in your app, with exact origins. A proxy must neither buffer nor
+compress the answer (Starlette's ``GZipMiddleware`` does not change ``text/event-stream``).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...habits import missing_names
+from ...wrong_names import missing_names
 from .. import extra_missing
+from ..stream_store import MemoryStreamStore
 
 try:
-    from .answer_bytes import MemoryStreamStore
     from .refusals import RelayRefusal
     from .relay import Relay
     from .running_answer import RelayedAnswer
@@ -36,5 +36,5 @@ except ModuleNotFoundError as error:
 
 __all__ = ["MemoryStreamStore", "Relay", "RelayRefusal", "RelayedAnswer"]
 
-if not TYPE_CHECKING:  # a type checker finds the mistake
+if not TYPE_CHECKING:  # a type checker reports the mistake without it
     __getattr__ = missing_names(__name__)

@@ -1,8 +1,8 @@
-"""The bytes of one answer for web pages: a log from the first byte on, for any number of readers.
+"""The bytes of one answer for web pages: a log from the first byte, for any number of readers.
 
-Each response reads the log from the start at its own speed. The reader that waits for more reads the service
-itself, so that an event wakes one task only. Without a reader, the task of the answer does that. An answer
-whose readers are all slow waits for them, so memory stays bounded.
+Each response reads the log from the start at its own speed. A reader that waits for more bytes reads the
+service itself, so an event wakes only one task. Without a reader, the task of the answer does that. If all
+readers of an answer are slow, the answer waits for them, so memory is limited.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
-from attrs import field, frozen
+from attrs import frozen
 
 from mintlify_async import StateError
-from mintlify_async.checks import LARGEST, check_field, check_number
-from mintlify_async.habits import helpful
-from mintlify_async.storage.store import NothingToClose
 
 from .page_events import DONE, INTERRUPTED
 from .refusals import RelayRefusal
@@ -29,44 +26,27 @@ if TYPE_CHECKING:
 log = logging.getLogger("mintlify_async.relay")
 
 Step: TypeAlias = Callable[[], Awaitable[bool]]
-"""Appends what comes next, and returns whether more may come. Cancelling it loses nothing."""
+"""Appends the next bytes, and returns whether more may follow. Cancelling it loses no bytes."""
 
 PIECE_BYTES = 64 * 1024
-"""The most that a reader gets at once: a slow one must not count as stalled."""
+"""Maximum number of bytes that a reader gets at a time, so that a slow reader does not count as stalled."""
 
 TICK = 0.1
-"""Seconds between two writes of an answer, and between two looks of a reader on another worker."""
+"""Seconds between two writes of an answer, and between two reads of a reader on another worker."""
 
-_END = -1  # the place after the end of a log on another worker
-
-
-@helpful
-@frozen(kw_only=True)
-class MemoryStreamStore(NothingToClose):
-    """Running answers in the memory of this process, for an app with one worker.
-
-    Args:
-        grace: Seconds for which an answer continues without a reader. Then it is stopped at the service.
-        keep: Seconds for which an answer can be read after its end, by a page that was being reloaded then.
-
-    Raises:
-        ConfigurationError: An argument is below 0 or no finite number.
-    """
-
-    grace: float = field(default=60.0, validator=check_field(check_number, least=0, most=LARGEST))
-    keep: float = field(default=60.0, validator=check_field(check_number, least=0, most=LARGEST))
+_END = -1  # the place after the end of another worker's log
 
 
 class MemoryLog:
     """A log in the memory of this process.
 
     Args:
-        left: Called when the last reader leaves.
+        left: Called when the last reader ends.
 
     Attributes:
         ended: Whether nothing more will be appended.
         readers: The number of readers.
-        refusal: Why there is no answer, for a response that has not started. None if there is one.
+        refusal: The reason why there is no answer, for a response that has not started. None if there is one.
     """
 
     def __init__(self, left: Callable[[], object] = lambda: None) -> None:
@@ -75,20 +55,20 @@ class MemoryLog:
         self.refusal: RelayRefusal | None = None
         self._left = left
         self._data = bytearray()
-        self._more = asyncio.Event()  # set when readers that have read all must look again
-        self._step: Step | None = None  # while the log is filled
-        self._stepping = False  # whether a task is in it
-        self._failure: Exception | None = None  # of the step
-        self._unread = asyncio.Event()  # set when the task that fills the log must look again
+        self._more = asyncio.Event()  # set when readers that have read everything must check again
+        self._step: Step | None = None  # set while the log is filled
+        self._stepping = False  # whether a task runs the step
+        self._failure: Exception | None = None  # the error of the step
+        self._unread = asyncio.Event()  # set when the task that fills the log must check again
 
     @property
     def size(self) -> int:
-        """How many bytes were appended."""
+        """The number of bytes in the log."""
         return len(self._data)
 
     @property
     def filling(self) -> bool:
-        """Whether :meth:`fill` goes on."""
+        """Whether :meth:`fill` is running."""
         return self._step is not None
 
     def append(self, data: bytes) -> None:
@@ -98,7 +78,7 @@ class MemoryLog:
             self._more.set()
 
     def end(self) -> None:
-        """Append nothing more. Harmless to repeat."""
+        """End the log. Repeated calls do nothing."""
         self.ended = True
         self._more.set()
 
@@ -115,9 +95,9 @@ class MemoryLog:
                 self._left()
 
     async def fill(self, step: Step) -> None:
-        """Have *step* called until it returns False. What it raises is raised here.
+        """Call *step* until it returns False. Its errors are raised here.
 
-        The readers call it, one at a time. While there is none, this task does.
+        The readers call it, one at a time. While there is no reader, this task calls it.
         """
         self._step = step
         self._more.set()
@@ -143,15 +123,15 @@ class MemoryLog:
             self._end_steps(error)
         finally:
             self._stepping = False
-            self._more.set()  # also if this task was cancelled: another reader goes on
+            self._more.set()  # if this task was cancelled, another reader continues
 
     def _end_steps(self, error: Exception | None = None) -> None:
-        if self.filling:  # the task that fills the log has not given up
+        if self.filling:  # the task that fills the log has not ended
             self._step, self._failure = None, error
             self._unread.set()
 
     async def read(self, place: int) -> tuple[bytes | None, int]:
-        """Wait for bytes after *place*. Return them and the place after them; at the end, return None."""
+        """Wait for bytes after *place*. Return them and the place after them. At the end, return None."""
         while place == len(self._data) and not self.ended:
             if self._step is None or self._stepping:
                 self._more.clear()
@@ -162,19 +142,19 @@ class MemoryLog:
         return piece or None, place + len(piece)
 
     def since(self, place: int, most: int | None = None) -> bytes:
-        """Return all bytes after *place*, or *most* of them, without waiting."""
+        """Return all bytes after *place*, or at most *most* bytes, without waiting."""
         return bytes(self._data[place : None if most is None else place + most])
 
 
 @frozen
 class SharedLog:
-    """The log of an answer on another worker; :class:`MemoryLog` explains the methods.
+    """The log of an answer on another worker. :class:`MemoryLog` documents the methods.
 
     Args:
         store: The store that both workers use.
         chat: The name of the chat in it.
         answer: The name of the answer in it.
-        cut: Returns whether the app cuts its responses, because it shuts down.
+        cut: Returns whether the app interrupts its responses, because it shuts down.
     """
 
     store: RedisStreamStore
@@ -185,11 +165,11 @@ class SharedLog:
 
     @contextmanager
     def reading(self) -> Generator[None]:
-        """Do nothing, because each look reports that there is a reader."""
+        """Do nothing, because each read reports that there is a reader."""
         yield
 
     async def read(self, place: int) -> tuple[bytes | None, int]:
-        """Wait for bytes after *place*. Return them and the place after them; at the end, return None."""
+        """Wait for bytes after *place*. Return them and the place after them. At the end, return None."""
         try:
             while place != _END:
                 frames, place, state = await self.store.read(self.chat, self.answer, place)

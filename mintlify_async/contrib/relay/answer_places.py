@@ -1,8 +1,8 @@
-"""The places of one relay: how many answers may run in all, for a user and for an IP address.
+"""The places of one relay: how many answers may run in total, for a user and for an IP address.
 
-It starts, finds and ends the answers. An answer belongs to a user and a chat. Other users do not find it.
-With a shared store, every worker finds it: the worker that reads the answer copies its log there, and gets
-Stop and readers from there.
+This module starts, finds and ends the answers. An answer belongs to a user and a chat. Other users do not
+find it. With a shared store, every worker finds it. The worker that reads the answer copies its log to the
+store, and gets Stop and the readers of other workers from the store.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from mintlify_async import StateError
 
-from .answer_bytes import TICK, Log, MemoryStreamStore, SharedLog
+from ..stream_store import MemoryStreamStore
+from .answer_bytes import TICK, Log, SharedLog
 from .chats import Chat
 from .client_address import ADDRESS_SHARE
 from .refusals import BUSY_TEXT, RESTARTING_TEXT, TOO_MANY_TEXT, RelayRefusal, retry_after_header
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mintlify_async.relay")
 
-LAST_WORDS = 2.0  # seconds for cut answers to send their error and to run the app's hook
+LAST_WORDS = 2.0  # seconds for interrupted answers to send their error and to call the app's hook
 UNREAD_PER_USER = 2  # answers of one user that may continue without a reader
 
 
@@ -36,10 +37,10 @@ class RunningAnswers:
     """Starts, finds and stops the answers of one relay.
 
     Args:
-        streams: Where they outlive their readers, or None.
-        most: How many may run at the same time.
-        per_user: How many may run at the same time for one user.
-        tell: Calls the app's hook. It raises nothing.
+        streams: The store of answers that continue without a reader, or None.
+        most: Maximum number of answers that run at the same time.
+        per_user: Maximum number of answers that run at the same time for one user.
+        tell: Calls the app's hook. It raises no error.
     """
 
     def __init__(
@@ -57,26 +58,26 @@ class RunningAnswers:
         self._hooks = AnswerHooks(shared=self._shared, unread=self._unread, tell=tell, ended=self._ended)
         self._running: dict[RunningAnswer, None] = {}  # the oldest first
         self._newest: dict[str, RunningAnswer] = {}  # by chat
-        self._readers: list[Asker] = []  # of existing logs
-        self._tasks: set[asyncio.Task[Any]] = set()  # of answers, and of responses
+        self._readers: list[Asker] = []  # the readers of existing logs
+        self._tasks: set[asyncio.Task[Any]] = set()  # the tasks of answers and of responses
         self._draining = self._cutting = False
 
     @property
     def count(self) -> int:
-        """The number of answers that run."""
+        """The number of running answers."""
         return len(self._running)
 
     def check_open(self) -> None:
-        """Raise RelayRefusal when the app shuts down."""
+        """Raise RelayRefusal if the app shuts down."""
         if self._draining:
-            raise RelayRefusal(503, RESTARTING_TEXT, retry_after_header(1))  # by then another process answers
+            raise RelayRefusal(503, RESTARTING_TEXT, retry_after_header(1))  # by then, another process runs
 
     @asynccontextmanager
     async def ask(self, asker: Asker, chat: Chat) -> AsyncGenerator[Log]:
         """Start the answer to the question of *chat*, and read it while the block runs.
 
         Raises:
-            RelayRefusal: There is no place for it, or the app shuts down.
+            RelayRefusal: There is no place, or the app shuts down.
         """
         self.check_open()
         earlier = self._of_chat(asker.chat_key)
@@ -93,7 +94,7 @@ class RunningAnswers:
 
     @asynccontextmanager
     async def read(self, reader: Asker, opened: Callable[[], Awaitable[Log]]) -> AsyncGenerator[Log]:
-        """Read the log that *opened* returns while the block runs. There are as many places as answers.
+        """Read the log that *opened* returns, while the block runs. There are as many places as for answers.
 
         Raises:
             RelayRefusal: There is no place, or *opened* raises it.
@@ -114,9 +115,9 @@ class RunningAnswers:
         """Return the log of the chat's answer. None if there is none.
 
         Args:
-            chat_key: The chat.
+            chat_key: The key of the chat.
             after: The id of the last complete message in the web page. Only the answer to that message is
-                read, even if it has ended. None: any running answer.
+                read, even if it has ended. None means any running answer.
         """
 
         def wanted(answer: RunningAnswer | SharedAnswer) -> bool:
@@ -130,7 +131,7 @@ class RunningAnswers:
         return SharedLog(self._shared, chat_key, answer.id, lambda: self._cutting)
 
     async def progress(self, chat_key: str) -> dict[str, Any] | None:
-        """Return :attr:`.Chat.progress` of the answer that is being written in a chat, or None."""
+        """Return :attr:`.Chat.progress` of the running answer in a chat, or None."""
         if ending := [answer.task for answer in self._of_chat(chat_key) if answer.stopped]:
             await asyncio.wait(ending, timeout=MAKE_WAY)  # the answer is being saved
         answer = await self._newest_of(chat_key, lambda one: one.running)
@@ -139,7 +140,7 @@ class RunningAnswers:
     async def _newest_of(
         self, chat_key: str, wanted: Callable[[RunningAnswer | SharedAnswer], bool]
     ) -> RunningAnswer | SharedAnswer | None:
-        """Return the newest answer of a chat, here or else on another worker, if it is *wanted*."""
+        """Return a chat's newest answer, from this worker or else another worker, if it is *wanted*."""
         answer: RunningAnswer | SharedAnswer | None = self._newest.get(chat_key)
         if self._shared is not None and (answer is None or not wanted(answer)):
             try:
@@ -149,7 +150,7 @@ class RunningAnswers:
         return answer if answer is not None and wanted(answer) else None
 
     async def stop(self, chat_key: str) -> None:
-        """Stop the chat's answer, if one runs. Raises RelayRefusal when the store cannot be used."""
+        """Stop the chat's answer, if one runs. If the store cannot be used, raise RelayRefusal."""
         answers = [answer for answer in self._of_chat(chat_key) if answer.running]
         for answer in answers:
             answer.stop()
@@ -162,7 +163,7 @@ class RunningAnswers:
                     raise RelayRefusal(503, BUSY_TEXT) from None
 
     async def drain(self, seconds: float) -> None:
-        """Refuse new questions; after *seconds*, cut the answers that still run."""
+        """Refuse new questions. After *seconds*, interrupt the answers that still run."""
         self._draining = True
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
@@ -174,7 +175,7 @@ class RunningAnswers:
             await asyncio.wait(self._tasks, timeout=LAST_WORDS)
 
     def _wait_for(self, task: asyncio.Task[Any] | None) -> None:
-        """Let a shutdown wait for *task*."""
+        """Make a shutdown wait for *task*."""
         if task is not None:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -182,7 +183,7 @@ class RunningAnswers:
     # Places -----------------------------------------------------------------------------------
 
     def _places(self, asker: Asker) -> list[tuple[Callable[[Asker], bool], int, RelayRefusal]]:
-        """Return who shares places with *asker*, how many there are, and the refusal when all are taken."""
+        """Return for each kind of place: who shares it with *asker*, their number, and the refusal."""
         too_many = RelayRefusal(429, TOO_MANY_TEXT, retry_after_header(1))
         per_address = max(self._per_user, self._most // ADDRESS_SHARE)
         return [
@@ -194,8 +195,8 @@ class RunningAnswers:
     def _making_way(self, asker: Asker, earlier: Collection[RunningAnswer]) -> list[RunningAnswer]:
         """Return the answers that stop for a question of *asker*: *earlier*, and some without a reader.
 
-        A stopped answer needs memory until it is saved. So as many of them as there are places may wait for
-        that, and one more, which a question may replace.
+        A stopped answer needs memory until it is saved. So the number of answers that are being saved is
+        limited to the number of places, and one more, which a question may replace.
 
         Raises:
             RelayRefusal: There is no place. Then no answer stops.
@@ -218,7 +219,7 @@ class RunningAnswers:
         return [answer for answer in self._running if chat_key == answer.asker.chat_key != ""]
 
     def _unread(self, answer: RunningAnswer) -> None:
-        """*answer* has no reader left here. If there are few such answers, it may continue for the grace."""
+        """*answer* has no reader on this worker. If few answers have none, it may continue for the grace."""
         if not (answer.running and answer.unread):
             return
         if not (self._grace and answer.resumable):  # no page can find it again
@@ -232,7 +233,7 @@ class RunningAnswers:
                 one.stop()
 
     def _look(self, answer: RunningAnswer) -> None:
-        """Stop *answer* if its grace is over."""
+        """Stop *answer* if its grace time is over."""
         now = asyncio.get_running_loop().time()
         if answer.unread and answer.running and now - answer.read_at >= self._grace - TICK / 10:
             answer.stop()
@@ -248,7 +249,7 @@ class RunningAnswers:
 
 
 def chat_key(user: str, chat_id: str | None) -> str:
-    """Return the name of a chat in a store, from which neither user nor chat can be read; "" without one."""
+    """Return the name of a chat in a store, a hash of user and chat. Without a chat, return ""."""
     if chat_id is None:
         return ""
     text = "mintlify-async answers\0" + json.dumps([user, chat_id])

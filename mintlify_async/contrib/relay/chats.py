@@ -1,6 +1,6 @@
-"""The chat that a question belongs to. Either the web page or the app's store keeps it.
+"""The chat that a question belongs to. Either the web page or the app's store keeps the chat.
 
-Both choose the messages to send, their thread, and the data of the thread that the web page gets.
+Both kinds choose the messages to send, their thread, and the data of the thread for the web page.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mintlify_async.relay")
 
-STORE_SECONDS = 4.0  # how long a store's step may take; the first comment, after 5 s, sets the status
+STORE_SECONDS = 4.0  # maximum time of a store's step; the first comment, after 5 s, sends the status
 
 
 class Chat:
-    """Asks one question, and builds the events for its web page.
+    """Asks one question, and makes the events for its web page.
 
     Attributes:
         messages: The messages that are sent, as JSON objects.
-        answer_id: The id under which a store keeps the answer; "" for that of the service.
+        answer_id: The id under which a store keeps the answer; "" means the id of the service.
         used_ids: The ids of the messages before the answer.
-        hider: Removes text that no web page may see.
-        progress: A history's data while this is being answered. It has the question, its place in the
-            history, and the id of the last message in the store, or None.
+        hider: Removes text that no web page may get.
+        progress: Data for the history while this question is being answered: the question, its place in the
+            history, and the id of the last message in the store. Or None.
     """
 
     def __init__(self) -> None:
@@ -56,10 +56,10 @@ class Chat:
         self.progress: Wire = {}
 
     async def begin(self) -> None:
-        """Prepare the messages to send. Raises RelayRefusal."""
+        """Prepare the messages to send. Raise RelayRefusal if that is not possible."""
 
     async def open(self) -> Reply:
-        """Ask, and return the reply whose answer has started. Raises MintlifyError.
+        """Ask, and return the reply after its answer has started. Raise MintlifyError if it does not start.
 
         If the service has lost the thread, ask once more without it.
         """
@@ -77,7 +77,7 @@ class Chat:
         raise NotImplementedError
 
     def _forget_thread(self) -> bool:
-        """Ask the next time without the thread. Return False if that would be the same question again."""
+        """Remove the thread from the next request. Return False if this does not change the request."""
         raise NotImplementedError
 
     def refusal(self, error: MintlifyError) -> RelayRefusal:
@@ -85,7 +85,7 @@ class Chat:
         return refusal_for(error)
 
     def learn(self, thread: Thread | None) -> None:
-        """Hide *thread* from now on."""
+        """Hide the id and the key of *thread* from now on."""
         if thread is not None:
             self.hider.learn(thread.id, thread.key)
 
@@ -94,25 +94,25 @@ class Chat:
         return [frame(event, self.hider) for event in self._page_events(wire)]
 
     def _page_events(self, wire: Wire) -> list[Wire]:
-        """Return the events for *wire* that a page accepts, and whose message id the relay accepts later."""
+        """Return the events for *wire* that a page accepts. The relay must accept their id later."""
         if wire["type"] == "start" and not self._fits(wire.get("messageId")):
             wire = {**wire, "messageId": None}
         return self.events.page(wire)
 
     def _fits(self, id: object) -> TypeGuard[str]:
-        """Return whether *id* is valid, is new in this chat, and may be seen by a page as it is."""
+        """Return whether *id* is valid, new in this chat, and contains nothing to hide."""
         if not is_id(id) or id in self.used_ids:
             return False
         start = {"type": "start", "messageId": id}
         return bool(json.loads(frame(start, self.hider).removeprefix(b"data: ")) == start)
 
     def ending(self, thread: Thread | None) -> list[bytes]:
-        """Return the missing events for the web page if the answer ended without its last event."""
+        """Return the missing events for the web page, if the answer ended without its last event."""
         return []
 
 
 class PageChat(Chat):
-    """A chat whose page keeps the history and, encrypted, the thread."""
+    """A chat whose page keeps the history and the encrypted thread."""
 
     def __init__(
         self,
@@ -131,11 +131,11 @@ class PageChat(Chat):
         self._user, self._seal, self._place = user, seal, place
         self._options = options
         self._sealed: Thread | None = None  # the thread that the page has
-        self._thread: Thread | None = None  # the thread that the question is asked in
+        self._thread: Thread | None = None  # the thread of the question
         if question.seal is not None:
             try:
                 self._thread = seal.open(question.seal, user, place)
-            except SealError as error:  # also after another secret, or when a reader has signed in
+            except SealError as error:  # also if the secret was changed, or the user has signed in
                 reason = "a page's sealed thread is %s: the question is asked without it"
                 log.info(reason, error, extra=log_fields("ask"))
         self.learn(self._thread)
@@ -150,13 +150,13 @@ class PageChat(Chat):
         return had_thread
 
     def frames(self, wire: Wire, thread: Thread | None) -> list[bytes]:
-        """Return the web page's event for *wire*. The metadata of two events has the sealed thread."""
+        """Return the web page's event for *wire*. Two events contain the sealed thread in their metadata."""
         if thread is None or wire["type"] not in ("start", "finish"):
             return super().frames(wire, thread)
         return [self._with_seal(self.hider.hide(event), thread) for event in self._page_events(wire)]
 
     def ending(self, thread: Thread | None) -> list[bytes]:
-        """Return the thread, or nothing if the web page has it."""
+        """Return an event with the sealed thread. If the web page already has it, return nothing."""
         if thread is None or thread == self._sealed:
             return []
         return [self._with_seal({"type": "message-metadata"}, thread)]
@@ -168,7 +168,7 @@ class PageChat(Chat):
 
 
 class StoredChat(Chat):
-    """A chat in the app's store. Of the messages that the web page sent, only the newest counts."""
+    """A chat in the app's store. Only the newest message that the web page sent is used."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class StoredChat(Chat):
         """Read the conversation, and find the place of the question in it.
 
         Raises:
-            RelayRefusal: The conversation lacks the question, is too long, or cannot be read.
+            RelayRefusal: The conversation does not contain the question, is too long, or cannot be read.
         """
         history = await _loaded(self._conversation)
         self.learn(self._conversation.thread)
@@ -200,7 +200,7 @@ class StoredChat(Chat):
             self._conversation.forget_thread()
         target = self._question.message_id
         self._asked = [Message.from_wire(message) for message in self._question.messages]
-        if not self._asked:  # a page that wants another answer need not repeat the question
+        if not self._asked:  # for another answer, a page need not repeat the question
             self._asked = _question_of(history, target)
         ids = {target, *(message.id for message in self._asked)}
         place = next((at for at, message in enumerate(history) if message.id in ids), None)
@@ -221,19 +221,19 @@ class StoredChat(Chat):
 
     def _forget_thread(self) -> bool:
         thread = self._conversation.thread
-        if thread is None or thread.key is not None:  # with the key, the conversation has asked again itself
+        if thread is None or thread.key is not None:  # with the key, the conversation has already asked again
             return False
         self._conversation.forget_thread()
         return True
 
     def refusal(self, error: MintlifyError) -> RelayRefusal:
-        """Return the refusal for an error before the answer, which may be the store's."""
+        """Return the refusal for an error before the answer. The error may come from the store."""
         if type(error) is StateError:
             return RelayRefusal(409, AT_WORK_TEXT) if self._conversation.busy else _unreadable(error)
         return super().refusal(error)
 
     def frames(self, wire: Wire, thread: Thread | None) -> list[bytes]:
-        """Return the web page's event for *wire*. The first is a ``start`` with the final id."""
+        """Return the web page's event for *wire*. The first event is a ``start`` with the final id."""
         if wire["type"] == "start":
             if not self.answer_id:
                 message_id = wire.get("messageId")
@@ -244,7 +244,7 @@ class StoredChat(Chat):
         return super().frames(wire, thread)
 
     def _kept(self, message: Message) -> Message:
-        """Return *message* for the store, with its id in the web page and its domain, without the thread."""
+        """Return *message* for the store, with the page's id and the thread's domain, without the thread."""
         wire = self.hider.hide(message.to_wire())
         if self._domain is not None:
             metadata = wire.get("metadata")
@@ -253,7 +253,7 @@ class StoredChat(Chat):
 
 
 class PunctualStore:
-    """The app's store, with a limit in time for each step and one error for all failures."""
+    """The app's store, with a time limit for each step and one error class for all failures."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -274,7 +274,7 @@ class PunctualStore:
                     return await call(*args, **options)
             except StoreConflictError:
                 raise
-            except Exception as error:  # a store of the app's own may raise anything
+            except Exception as error:  # the app's own store may raise any error
                 reason = f"{type(error).__name__}: {str(error)[:200]}"
                 raise StateError(f"the store {self._store!r} failed: {reason}") from None
 
@@ -282,7 +282,7 @@ class PunctualStore:
 
 
 class StoredChats:
-    """The conversations in a store, each named by its chat's id and owned by its user."""
+    """The conversations in a store. Each has the chat's id as its name, and the user as its owner."""
 
     def __init__(self, session: MintlifySession, store: Store, limits: QuestionLimits) -> None:
         self._session = session
@@ -290,7 +290,7 @@ class StoredChats:
         self._limits = limits
 
     def chat(self, question: PageQuestion, *, user: str, fp: str, options: Mapping[str, Any]) -> StoredChat:
-        """Return the chat of *question*, not read yet. Raises RelayRefusal."""
+        """Return the chat of *question*, which is not read yet. Raise RelayRefusal if its id is invalid."""
         if question.chat_id is None:
             raise RelayRefusal(400, f"The chat's id must be a text of 1 to {ID_CHARACTERS} characters.")
         rest, own = dict(options), self._session.options.domain
@@ -300,12 +300,12 @@ class StoredChats:
         return StoredChat(conversation, None if domain == own else domain, question, self._limits, rest)
 
     async def history(self, chat_id: str, user: str, progress: Wire | None) -> MemoryLog:
-        """Return the newest messages of a conversation as a JSON list of UIMessages, by ``page_events``.
+        """Return a conversation's newest messages as a JSON list of UIMessages, checked by ``page_events``.
 
         Args:
             chat_id: The id that the page gave the chat.
             user: The user's id.
-            progress: :attr:`Chat.progress` of the answer that is being written, or None.
+            progress: :attr:`Chat.progress` of the running answer, or None.
 
         Raises:
             RelayRefusal: *user* has no such conversation, or it cannot be read.
@@ -314,7 +314,7 @@ class StoredChats:
             raise RelayRefusal(404, GONE_TEXT)
         conversation = self._conversation(self._session, chat_id, user)
         messages = await _loaded(conversation)
-        # The turn of the running question may have been saved by now.
+        # The turn of the running question may already have been saved.
         if progress is not None and progress["last"] == (messages[-1].id if messages else None):
             messages = [*messages[: progress["place"]], *map(Message.from_wire, progress["asked"])]
         if not messages:
@@ -324,7 +324,7 @@ class StoredChats:
             hider.learn(conversation.thread.id, conversation.thread.key)
         texts = list[bytes]()
         for message in messages[-self._limits.max_messages :]:
-            if message.role in ("user", "assistant"):  # an app's instructions are not for pages
+            if message.role in ("user", "assistant"):  # the app's instructions are not for pages
                 texts.append(stored_message_json(message.to_wire(), events, hider))
                 await asyncio.sleep(0)
         json_list.append(b"[%b]" % b",".join(texts))
@@ -343,7 +343,7 @@ class StoredChats:
 
 
 async def _loaded(conversation: Conversation) -> Sequence[Message]:
-    """Return the messages in the store. Raises RelayRefusal when it cannot be read."""
+    """Return the messages in the store. If it cannot be read, raise RelayRefusal."""
     try:
         await conversation.load()
     except StateError as error:
@@ -352,25 +352,25 @@ async def _loaded(conversation: Conversation) -> Sequence[Message]:
 
 
 def _unreadable(error: StateError) -> RelayRefusal:
-    """Return the refusal for a store that cannot be used. The log gets the error."""
+    """Return the refusal for a store that cannot be used. The error is logged."""
     log.error("a conversation cannot be read: %s", masked(str(error)))
     return RelayRefusal(503, UNREADABLE_TEXT)
 
 
 def _domain_of(message: Message) -> object:
-    """Return the domain of the thread of *message*, which ends a turn; None for the session's."""
+    """Return the domain of the thread of *message*, the last of a turn. None means the session's domain."""
     return message.metadata.get(THREAD_DOMAIN) if is_object(message.metadata) else None
 
 
 def _turn_start(history: Sequence[Message], at: int) -> int:
-    """Return the place of the first message of the turn that has the message at *at*."""
+    """Return the place of the first message in the turn of the message at *at*."""
     while at > 0 and not (history[at].role == "user" and history[at - 1].role != "user"):
         at -= 1
     return at
 
 
 def _question_of(history: Sequence[Message], target: str | None) -> list[Message]:
-    """Return the question of the turn that has the message *target*; without a target, the last one."""
+    """Return the question of the turn of the message *target*. Without a target, of the last turn."""
     places = [at for at, message in enumerate(history) if target in (None, message.id)]
     turn = history[_turn_start(history, places[-1]) : places[-1] + 1] if places else ()
     question = [message for message in turn if message.role == "user"]

@@ -1,8 +1,8 @@
-"""Says which requests come from the same place, so that one place cannot use what is for all.
+"""Finds out which requests come from the same place, so that no place can use up the capacity of all.
 
 An IPv4 address is the same in every form in which a server or a proxy writes it. Of an IPv6 address, the
-first 64 bits count, because a customer has all addresses below them. Requests without an IP address count as
-one address.
+first 64 bits count, because one customer has all addresses with the same first 64 bits. Requests without an
+IP address count as one address.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mintlify_async.relay")
 
-ADDRESS_SHARE = 4  # one address may have this part of all places, and of all bytes that are arriving
+ADDRESS_SHARE = 4  # one address may use this fraction of all places, and of all arriving bytes
 
-# IPv6 addresses that end with an IPv4 address: mapped, translated and compatible ones, and NAT64 (RFC 6052).
+# IPv6 addresses that end with an IPv4 address: mapped, translated and compatible addresses, NAT64 (RFC 6052).
 _WITH_IPV4 = (IPv6Network("::/64"), IPv6Network("64:ff9b::/96"))
-_LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")  # RFC 8215: somewhere in them is an IPv4 address
+_LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")  # RFC 8215: they contain an IPv4 address at different positions
 
-# [2001:db8::1], [2001:db8::1]:443 and 192.0.2.1:443, as proxies write them
+# The forms of proxies: [2001:db8::1], [2001:db8::1]:443 and 192.0.2.1:443
 _FORWARDED = re.compile(r'"?(?:\[(?P<v6>[^\]]*)\]|(?P<v4>[0-9.]+))(?::[0-9]*)?"?')
 
 
 class ClientAddresses:
-    """Reads the addresses of one relay's clients. If a request has none, the log gets one line."""
+    """Reads the addresses of one relay's clients. If a request has no address, one line is logged."""
 
     def __init__(self) -> None:
         self._warned = False
 
     def of(self, request: Request) -> str:
-        """Return the address of *request*, or "" if it has no IP address."""
+        """Return the address of *request*. Without an IP address, return ""."""
         host = request.client.host if request.client else ""
         try:
             return _place(host)
@@ -52,7 +52,7 @@ class ClientAddresses:
 
 
 def _place(host: str) -> str:
-    """Return the place that *host* is in. Raises ValueError if *host* is no IP address."""
+    """Return the place of *host*. If *host* is not an IP address, raise ValueError."""
     match = _FORWARDED.fullmatch(host.strip())
     address = ip_address(host.strip() if match is None else match["v6"] or match["v4"])
     if isinstance(address, IPv4Address):

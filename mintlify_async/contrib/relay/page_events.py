@@ -1,9 +1,9 @@
-"""Turns events of the service into events that a page accepts and may see.
+"""Turns events of the service into events that a page accepts and may get.
 
-``useChat`` of ai 5.0.0 rejects an answer because of one unknown field, and every release rejects an unknown
-type, a ``null`` in an optional field, and an unknown finish reason. So :class:`SafeEvents` passes only the
-fields that 5.0.0 knows, avoids sequences of events that make the page throw, and replaces the service's error
-texts by fixed sentences. :class:`ThreadHider` removes the thread's id and key. For a page that loads a chat,
+``useChat`` of ai 5.0.0 rejects an answer with one unknown field. Every release rejects an unknown type, a
+``null`` in an optional field, and an unknown finish reason. So :class:`SafeEvents` passes only fields of
+5.0.0, avoids sequences of events for which the page throws, and replaces the service's error texts with fixed
+sentences. :class:`ThreadHider` removes the thread's id and key. For a page that loads a chat,
 :func:`stored_message_json` does the same with a stored message.
 """
 
@@ -21,12 +21,12 @@ from mintlify_async.model.secret import MASK
 from .page_question import Wire, is_field, is_id, is_list, is_object, shapes
 from .refusals import CUT_TEXT, STEP_FAILED_TEXT, masked
 
-OUR_DATA = "data-mintlify-"  # starts the names of data parts that are ours and not the service's
+OUR_DATA = "data-mintlify-"  # the prefix of the relay's own data parts
 
 
 # --- What ai 5.0.0 accepts, field by field ------------------------------------------------------------
 
-# The fields of each event type. A field with a question mark is optional.
+# The fields of each event type. A question mark marks an optional field.
 _SHAPES = shapes(
     {
         "start": "messageId? messageMetadata?",
@@ -43,7 +43,7 @@ _SHAPES = shapes(
         "tool-input-available": "toolCallId toolName input providerExecuted? dynamic? providerMetadata?",
         "tool-output-available": "toolCallId output providerExecuted? dynamic?",
         "tool-output-error": "toolCallId errorText providerExecuted? dynamic?",
-        # It is newer than 5.0.0. Without it a call would have no part, so it becomes two older events.
+        # This type is newer than 5.0.0. Without it, a call would have no part. It becomes two older events.
         "tool-input-error": "toolCallId toolName input errorText dynamic?",
         "source-url": "sourceId url title? providerMetadata?",
         "source-document": "sourceId mediaType title filename? providerMetadata?",
@@ -58,10 +58,10 @@ _SHAPES = shapes(
 
 
 def _fit(kind: str, wire: Wire) -> Wire | None:
-    """Return *wire* with the fields of *kind* only. None if a required one is missing or invalid."""
+    """Return only the fields of *kind* from *wire*. None if a required field is missing or invalid."""
     event: Wire = {"type": wire["type"]}
     for name, optional in _SHAPES[kind]:
-        value = wire.get(name)  # the service may omit input, output and data, but the page needs them
+        value = wire.get(name)  # the service may omit input, output and data, but the page requires them
         if is_field(kind, name, value):
             event[name] = value
         elif not optional:
@@ -79,7 +79,7 @@ class SafeEvents:
         self._named = False
 
     def delta_head(self, delta: TextDelta | ReasoningDelta) -> str | None:
-        """Return how the frame of *delta* begins, or None if the page does not have its part open."""
+        """Return the start of the frame of *delta*, or None if its part is not open in the page."""
         return self._open["text" if delta.__class__ is TextDelta else "reasoning"].get(delta.id)
 
     def page(self, wire: Wire) -> list[Wire]:
@@ -96,14 +96,14 @@ class SafeEvents:
         if part in self._open:
             return self._part(part, step, event)
         if kind == "start":
-            # A second id would make the page show a second message. The page makes an id if there is none.
+            # With a second id, the page would show a second message. Without an id, the page makes one.
             if self._named or not is_id(event.get("messageId")):
                 event.pop("messageId", None)
             self._named = self._named or "messageId" in event
         elif kind == "finish-step":
             return [*self._ends(), event]
         elif kind == "tool-input-error":
-            # Without providerExecuted the page would ask its onToolCall to run a call that cannot run.
+            # Without providerExecuted, the page would call its onToolCall for a call that cannot run.
             call = {**event, "type": "tool-input-available", "providerExecuted": True}
             del call["errorText"]
             return [*self.page(call), *self.page({**event, "type": "tool-output-error"})]
@@ -118,7 +118,7 @@ class SafeEvents:
             opened.pop(id_, None)
             return [event] if is_open else []
         opened[id_] = f'data: {{"type":"{part}-delta","id":{quoted(id_)},"delta":'
-        # A part may continue after finish-step. There ai 5 and 6 drop all open parts, so open it again.
+        # A part may continue after finish-step, where ai 5 and 6 drop all open parts. So it is opened again.
         again = step == "delta" and not is_open
         return [{"type": f"{part}-start", "id": id_}, event] if again else [event]
 
@@ -132,28 +132,28 @@ class SafeEvents:
         if step in ("input-start", "input-available"):
             self._dynamic[event["toolCallId"]] = event.get("dynamic", False)
         elif step.startswith("output"):
-            # ai 5 looks for the call only among those with the same value of dynamic.
+            # ai 5 searches only the calls with the same value of dynamic.
             dynamic = self._dynamic.get(event["toolCallId"])
             if dynamic is not None:
                 event.pop("dynamic", None)
             if dynamic:
                 event["dynamic"] = True
         if step == "output-error":
-            event["errorText"] = STEP_FAILED_TEXT  # releases from 7 on show it; the service's text is its own
+            event["errorText"] = STEP_FAILED_TEXT  # pages from 7 on show it; the service's text is internal
 
 
 # --- What no page may see -----------------------------------------------------------------------------
 
-MIN_HIDDEN_CHARACTERS = 6  # a shorter id, such as "1", is hidden only as a complete string
-THREAD_DOMAIN = "threadSite"  # in a stored answer's metadata, the domain of its thread if not the session's
+MIN_HIDDEN_CHARACTERS = 6  # a shorter id, such as "1", is hidden only if it is the complete string
+THREAD_DOMAIN = "threadSite"  # in a stored answer's metadata: its thread's domain, if not the session's
 _THREAD_NAME = re.compile(r'"(?:x[-_]?)?thread[-_]?(?:id|key|site)"', re.IGNORECASE)
 
 
 class ThreadHider:
-    """Removes a thread's id and key from events, in whichever field the service put them."""
+    """Removes a thread's id and key from events, in any field."""
 
     def __init__(self) -> None:
-        self._values: dict[str, str] = {}  # each with the same as it stands in JSON
+        self._values: dict[str, str] = {}  # each value, and its form in JSON
         self._in_json: tuple[str, ...] = ()
 
     def learn(self, *values: str | None) -> None:
@@ -162,16 +162,16 @@ class ThreadHider:
         self._in_json = tuple(self._values.values())
 
     def hide(self, wire: Wire) -> Wire:
-        """Return *wire* without thread ids and keys. If it has none, return the same object."""
+        """Return *wire* without thread ids and keys. If it contains none, return the same object."""
         return self._hidden(wire) if self.concerns(json.dumps(wire)) else wire
 
     def concerns(self, text: str) -> bool:
-        """Return whether *text*, which is JSON, may have a name or a string to hide."""
+        """Return whether the JSON text *text* may contain a name or a string to hide."""
         return _THREAD_NAME.search(text) is not None or self.finds(text)
 
     def finds(self, text: str) -> bool:
-        """Return whether *text*, which is JSON, may have one of the strings to hide."""
-        for value in self._in_json:  # noqa: SIM110 - any() takes three times as long, for each delta
+        """Return whether the JSON text *text* may contain a string to hide."""
+        for value in self._in_json:  # noqa: SIM110 - any() is three times slower, for each delta
             if value in text:
                 return True
         return False
@@ -201,13 +201,13 @@ STOPPED = b'data: {"type":"abort"}\n\n'
 INTERRUPTED = b'data: {"type":"error","errorText":"%b"}\n\n' % CUT_TEXT.encode()
 KEEP_ALIVE = b": keep-alive\n\n"
 _DELTAS = (TextDelta, ReasoningDelta)
-_TEXTS = ("text", "reasoning")  # of the model; see frame
+_TEXTS = ("text", "reasoning")  # the model's texts; see frame
 
 
 def delta_frame(event: StreamEvent, events: SafeEvents, hider: ThreadHider) -> bytes | None:
-    """Return a delta as *events* and :func:`frame` make it, in a tenth of the time.
+    """Return the same frame for a delta as *events* and :func:`frame`, in a tenth of the time.
 
-    None means that *event* needs another check. It is no delta, has another field, or contains a secret.
+    None means that *event* needs the full check: it is no delta, has another field, or contains a secret.
     """
     if not isinstance(event, _DELTAS):
         return None
@@ -221,8 +221,8 @@ def delta_frame(event: StreamEvent, events: SafeEvents, hider: ThreadHider) -> b
 def frame(event: Wire, hider: ThreadHider | None = None) -> bytes:
     """Return *event* as one server-sent event, in ASCII and strict JSON for the page's parser.
 
-    The thread that *hider* knows is hidden. Keys of the service, for instance in an error's text, are masked.
-    Deltas of the model's text are left alone, since documentation shows such keys as examples.
+    The thread of *hider* is hidden. Keys of the service, for example in an error's text, are masked. Deltas
+    of the model's text are not changed, because documentation contains such keys as examples.
     """
     text = _strict_json(event)
     if hider is not None and hider.concerns(text):
@@ -242,16 +242,16 @@ def stored_message_json(message: Wire, events: SafeEvents, hider: ThreadHider) -
 
 
 def _stored_part(part: Wire, events: SafeEvents) -> Wire | None:
-    """Return a stored part for the web page. None if *events* drops the event that made it.
+    """Return a stored part for the web page. None if *events* drops the part's event.
 
-    The example page makes sources of the outputs of searches (``sourcesOf`` in its ``message.js``).
+    The example page makes sources from the outputs of searches (``sourcesOf`` in its ``message.js``).
     """
     kind: str = part["type"]
     if kind.startswith("tool-") or kind == "dynamic-tool":
         return {**part, "errorText": STEP_FAILED_TEXT} if "errorText" in part else part
     if kind in (*_TEXTS, "step-start"):
         return part
-    page_events = events.page(part)  # all other parts have the fields of their event
+    page_events = events.page(part)  # all other parts have the same fields as their event
     return part if page_events and page_events[0]["type"] == kind else None
 
 
@@ -267,7 +267,7 @@ def _strict_json(event: Wire) -> str:
 
 
 def _parsable(value: object) -> object:
-    """Leave out names that the page's JSON parser rejects as an attack, and write infinities as null."""
+    """Leave out names that the page's JSON parser rejects as an attack. Infinity becomes null."""
     if is_object(value):
         return {name: _parsable(inner) for name, inner in value.items() if not _is_attack(name, inner)}
     if is_list(value):

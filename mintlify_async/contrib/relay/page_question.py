@@ -1,46 +1,37 @@
-"""Reads and checks the question in a page's request.
+"""Reads the question in the body of a page's request, and checks its fields.
 
-Any client can send such a request, so only the fields that a list in this file names reach the service, and
-each step over its values is bounded before it is made.
+Any client can send such a request, so only the fields that are listed in this file reach the service. Each
+loop over its values has a limit that is checked before.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from attrs import field, frozen
 
 from mintlify_async.checks import CURRENT_PATH_MAX_CHARACTERS as PATH_CHARACTERS
 from mintlify_async.checks import check_field, check_number
 from mintlify_async.model.strict_json import whole_characters
-from mintlify_async.runtime.time_limits import TimeLimit
 
-from .arriving_bodies import ArrivingBodies, ArrivingBody
-from .refusals import BUSY_TEXT, TOO_LONG_TEXT, RelayRefusal, retry_after_header
+from .refusals import TOO_LONG_TEXT, RelayRefusal
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
+    pass
 
 Wire = dict[str, Any]
 
 ID_CHARACTERS = 200  # useChat makes ids of 16 characters, the service of fewer than 100
-ADDRESS_CHARACTERS = 2_000  # browsers and servers take little more
+ADDRESS_CHARACTERS = 2_000  # browsers and servers accept little more
 NAME_CHARACTERS = 1_000  # a title, a file's name, a media type, a source's id
-MOST_PARTS = 1_500  # of all messages that are sent, because the session checks each
-MOST_VALUES = 50_000  # of the request's JSON, names included (about 20 ms to parse)
-MOST_ESCAPES = 500_000  # backslashes (about 10 ms to parse)
-BODY_SECONDS = 30.0  # for the complete body to arrive
-LINGER = 1.0  # seconds in which the rest of a refused body is read
+MOST_PARTS = 1_500  # of all messages that are sent, because the session checks each part
 
 
 @frozen(kw_only=True)
 class QuestionLimits:
-    """How much a page may send; :class:`.Relay` explains the fields."""
+    """The limits of a page's request. :class:`.Relay` documents the fields."""
 
     max_body_bytes: int = field(validator=check_field(check_number, least=1))
     max_characters: int = field(validator=check_field(check_number, least=1))
@@ -48,10 +39,10 @@ class QuestionLimits:
     max_file_characters: int = field(validator=check_field(check_number, least=1))
 
     def check(self, messages: Sequence[Wire]) -> None:
-        """Check *messages*, which are to be sent to the service, together.
+        """Check the *messages* that are sent to the service together.
 
         Raises:
-            RelayRefusal: They are too many, or too long.
+            RelayRefusal: There are too many messages, or they are too long.
         """
         parts = [part for message in messages for part in message["parts"]]
         files = sum(len(part["url"]) for part in parts if part["type"] == "file")
@@ -66,12 +57,12 @@ class PageQuestion:
     """The checked question of a page.
 
     Attributes:
-        messages: The history as JSON objects, with allowed roles and parts only.
+        messages: The history as JSON objects, with only allowed roles and parts.
         ids: The ids of all messages that the page sent.
-        seal: The sealed thread that the page sent, not opened yet, or None.
-        chat_id: The id that the page gave the chat, or None.
-        message_id: The message to edit or to answer again. None if there is none, or no store.
-        current_path: The page of the site that the reader is on, or None.
+        seal: The sealed thread that the page sent, which is not opened yet, or None.
+        chat_id: The chat's id from the page, or None.
+        message_id: The message to edit or to answer again. None without such a message, or without a store.
+        current_path: The documentation page that the user is reading, or None.
         fields: The other fields that the page sent, unchecked, for the relay's ``ask``.
     """
 
@@ -84,121 +75,14 @@ class PageQuestion:
     fields: Mapping[str, Any] = field(factory=dict[str, Any], repr=False)
 
 
-# --- The body -----------------------------------------------------------------------------------------
-
-
-class BodyReader:
-    """Reads the bodies of pages' requests.
-
-    Args:
-        most: The largest size of one body, in bytes.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._arriving = ArrivingBodies(most)
-
-    async def read(self, request: Request, address: str) -> Wire:
-        """Return the JSON object in the body of *request*, which comes from *address*.
-
-        Raises:
-            RelayRefusal: It was not sent as JSON, is too large, arrives too slowly, or is not a JSON object.
-            ClientDisconnect: The reader left before the complete request had arrived.
-        """
-        content_type = request.headers.get("content-type", "").partition(";")[0]
-        # Browsers send other types across origins without asking first.
-        if content_type.strip().lower() != "application/json":
-            raise RelayRefusal(415, "Send the question as application/json.")
-        raw = await self._arrived(request, address)
-        await _check_values(raw)
-        return await _parsed(raw)
-
-    async def _arrived(self, request: Request, address: str) -> bytes:
-        """Return the complete body."""
-        limit = TimeLimit(asyncio.get_running_loop().time() + BODY_SECONDS)
-        body = ArrivingBody(address, limit)
-        with self._arriving.counting(body):
-            try:
-                with limit:
-                    async for piece in request.stream():
-                        if not self._arriving.add(body, piece):
-                            break
-                    else:
-                        if not limit.ended:
-                            return b"".join(body.pieces)
-            except TimeoutError:
-                if not limit.ended:
-                    raise _too_slow() from None
-        body.pieces.clear()
-        await _linger(request)
-        raise _too_large() if body.size > self._most else _too_many_bytes()
-
-
-async def _linger(request: Request) -> None:
-    """Read on for a moment: a close in mid-upload would take the refusal with it."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(LINGER):
-            while (await request.receive()).get("more_body"):
-                pass
-
-
-def _too_slow() -> RelayRefusal:
-    return RelayRefusal(408, "The question took too long to arrive.", {"connection": "close"})
-
-
-def _too_many_bytes() -> RelayRefusal:
-    return RelayRefusal(503, BUSY_TEXT, {**retry_after_header(1), "connection": "close"})
-
-
-def _too_large() -> RelayRefusal:
-    text = "The question is too large. Please start a new conversation."
-    return RelayRefusal(413, text, {"connection": "close"})
-
-
-async def _check_values(raw: bytes) -> None:
-    """Refuse a body that takes long to parse. The time depends on the number of values, not of bytes."""
-    if raw.count(b"\\") > MOST_ESCAPES:
-        raise _too_large()
-    plain = raw.replace(rb"\\", b"").replace(rb"\"", b"")
-    if plain.count(b'"') > 2 * MOST_VALUES + 2:  # two for each string
-        raise _too_large()
-    await asyncio.sleep(0)
-    outside = b"".join(plain.split(b'"')[::2])  # of strings
-    if sum(map(outside.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
-        raise _too_large()
-    if _LONG_NUMBER in outside.translate(_DIGITS_AS_0):
-        _not_json()
-    await asyncio.sleep(0)
-
-
-# JavaScript writes 24 characters at most. Reading a number takes the square of its length.
-_LONG_NUMBER = b"0" * 26
-_DIGITS_AS_0 = bytes.maketrans(b"123456789", b"000000000")  # a pattern takes ten times as long
-
-
-async def _parsed(raw: bytes) -> Wire:
-    try:
-        body: object = json.loads(raw.decode("utf-8"), parse_constant=_not_json)
-    except (ValueError, RecursionError):
-        _not_json()
-    if not is_object(body):
-        raise RelayRefusal(400, "The question must be a JSON object.")
-    await asyncio.sleep(0)  # the objects made from it also take time
-    return body
-
-
-def _not_json(text: str = "") -> NoReturn:
-    raise RelayRefusal(400, "The question is not valid JSON.") from None
-
-
 # --- The question -------------------------------------------------------------------------------------
 
 
 def read_question(body: Wire, limits: QuestionLimits, *, stored: bool) -> PageQuestion:
-    """Return the question in *body*; only its newest message when the others are *stored*.
+    """Return the question in *body*. With *stored*, only its newest message is read.
 
     Raises:
-        RelayRefusal: It is not in the form of ``useChat``, or beyond a limit.
+        RelayRefusal: *body* does not have the form of ``useChat``, or exceeds a limit.
     """
     history: object = body.get("messages")
     if stored:
@@ -227,7 +111,7 @@ def read_question(body: Wire, limits: QuestionLimits, *, stored: bool) -> PageQu
 
 
 def _newest(body: Wire, history: object) -> list[object]:
-    """Return the question ``message``, or the last of ``messages``; a page may ask again without either."""
+    """Return the ``message``, or the last of ``messages``. For another answer, a page may send neither."""
     newest: object = body.get("message", history[-1] if is_list(history) and history else None)
     if newest is None and body.get("trigger") == "regenerate-message":
         return []
@@ -250,7 +134,7 @@ def _messages(history: list[object], limits: QuestionLimits) -> list[Wire]:
 
 
 def _message(message: object) -> Wire:
-    """Return a copy of a message with the allowed parts only."""
+    """Return a copy of a message with only the allowed parts."""
     if not is_object(message):
         raise RelayRefusal(400, "A message must be an object.")
     role, id_ = message.get("role"), message.get("id")
@@ -263,20 +147,20 @@ def _message(message: object) -> Wire:
 
 
 def _asks(message: Wire) -> bool:
-    """Return whether the last message has content. An answer may be continued."""
+    """Return whether the last message has content. An answer can also be continued."""
     if message["role"] == "assistant":
         return any(part["type"] != "step-start" for part in message["parts"])
     return any(part["type"] == "file" or part.get("text", "").strip() for part in message["parts"])
 
 
 def _characters(part: Wire) -> int:
-    """Return the length of the texts, addresses and names of a part; a file's address is the file."""
+    """Return the length of a part's texts, URLs and names, without a file's URL, which is the file."""
     others = ("type", "url") if part["type"] == "file" else ("type",)
     return sum(len(value) for name, value in part.items() if name not in others)
 
 
 def _seal(body: Wire, history: list[Any]) -> str | None:
-    """Return the sealed thread: the request's ``threadId``, or else that of the last answer that has one."""
+    """Return the sealed thread: the request's ``threadId``, or else that of the last answer with one."""
     metadata = [message.get("metadata") for message in reversed(history) if message["role"] == "assistant"]
     tokens = [body.get("threadId"), *(data.get("threadId") for data in metadata if is_object(data))]
     token = next((token for token in tokens if token is not None), None)
@@ -290,11 +174,11 @@ def _is_path(value: object) -> TypeGuard[str]:
         isinstance(value, str)
         and value.startswith("/")
         and len(value) <= PATH_CHARACTERS
-        and value == value.encode("utf-8", "replace").decode()  # no request may hold half of a character
+        and value == value.encode("utf-8", "replace").decode()  # no request may contain a lone surrogate
     )
 
 
-# --- Values of JSON, which a page or the service may send in any shape ----------------------------------
+# JSON values that a page or the service may send in any form --------------------------------------------
 
 
 def is_object(value: object) -> TypeGuard[Wire]:
@@ -308,32 +192,32 @@ def is_list(value: object) -> TypeGuard[list[object]]:
 
 
 def is_id(value: object) -> TypeGuard[str]:
-    """Return whether *value* is safe in a log line and a database: printable, neither empty nor long."""
+    """Return whether *value* is safe in a log line and a database: printable, not empty and not long."""
     return isinstance(value, str) and 0 < len(value) <= ID_CHARACTERS and value.isprintable()
 
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # browsers drop some of them and run java\nscript:
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # browsers drop some of them, so java\nscript: would run
 _ABSOLUTE = re.compile(r"https?://", re.IGNORECASE)
 
 
 def is_web_address(value: object) -> bool:
-    """Return whether *value* is a path or an address that a browser opens as a page, and not too long."""
+    """Return whether *value* is a path or a URL that a browser opens as a page, and is not too long."""
     if not isinstance(value, str) or len(value) > ADDRESS_CHARACTERS or _CONTROL.search(value):
         return False
-    # A pattern for this took the square of the length: 24 ms for 2,000 blanks.
+    # A regular expression would take quadratic time: 24 ms for 2,000 blanks.
     scheme, colon, _ = value.lstrip().partition(":")
     return not colon or scheme.lower() in ("http", "https") or any(map(scheme.__contains__, "/?#"))
 
 
 def is_file_address(value: object) -> bool:
-    """Return whether *value* holds a file, or is the web address of one."""
+    """Return whether *value* is a ``data:`` URL, or the web URL of a file."""
     if isinstance(value, str) and value[:5].lower() == "data:":
         return value.isascii()
     return isinstance(value, str) and _ABSOLUTE.match(value) is not None and is_web_address(value)
 
 
 def is_name(value: object) -> bool:
-    """Return whether *value* is a string that is short enough for a title, a file's name or a source's id."""
+    """Return whether *value* is a string that is short enough for a title, a file name or a source's id."""
     return isinstance(value, str) and len(value) <= NAME_CHARACTERS
 
 
@@ -350,7 +234,7 @@ _CHECKS: Mapping[str, Callable[[object], bool]] = {
     **dict.fromkeys(("input", "output", "data"), lambda value: True),
     **dict.fromkeys(("sourceId", "title", "mediaType", "filename"), is_name),
 }
-"""The check of a field, by its name. A field of another name is a string."""
+"""The check of a field, by its name. Any other field is a string."""
 
 
 def is_field(kind: str, name: str, value: object) -> bool:
@@ -362,7 +246,7 @@ def is_field(kind: str, name: str, value: object) -> bool:
 
 
 def shapes(fields: Mapping[str, str]) -> dict[str, list[tuple[str, bool]]]:
-    """Return the fields of each kind. Each is a name, and whether it is optional, as a question mark says."""
+    """Return the fields of each kind: each field's name, and whether a question mark makes it optional."""
     return {
         kind: [(name.rstrip("?"), name.endswith("?")) for name in names.split()]
         for kind, names in fields.items()
@@ -385,7 +269,7 @@ def read_part(part: object) -> Wire | None:
     """Return the allowed fields of a part. Return None for tools, data, and types of later releases.
 
     Raises:
-        RelayRefusal: It is not a part, or a field is missing, too long or not of its kind.
+        RelayRefusal: *part* is not a part, or a field is missing, too long or of the wrong type.
     """
     kind = part.get("type") if is_object(part) else None
     if not (is_object(part) and isinstance(kind, str)):
@@ -399,5 +283,5 @@ def read_part(part: object) -> Wire | None:
             continue
         if not is_field(kind, name, value):
             raise RelayRefusal(400, f"A {kind} part's {name} is missing, too long or invalid.")
-        checked_part[name] = whole_characters(value)  # half a character must not end the chat
+        checked_part[name] = whole_characters(value)  # a lone surrogate must not end the chat
     return checked_part

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from .answer_bytes import Log
 
-FIRST_COMMENT = 5.0  # seconds without a first event (most refusals have come by then)
+FIRST_COMMENT = 5.0  # seconds without a first event (most refusals come earlier)
 SILENCE = 15.0  # seconds between two comments in a silent answer, because proxies close silent connections
-STALL = 60.0  # seconds that a page may take to accept a piece of the answer
+STALL = 60.0  # maximum seconds for a page to accept a piece of the answer
 
 EVENT_STREAM = [
     (b"content-type", b"text/event-stream"),
@@ -34,13 +34,13 @@ EVENT_STREAM = [
 
 
 class PageStream(Response):
-    """Sends a log to a page, or the refusal with which opening it ended.
+    """Sends a log to a page. If opening the log ended with a refusal, sends the refusal.
 
-    The status is sent with the first data. If nothing comes for 5 seconds, the status is 200, and a comment
-    is sent, so that a proxy does not give up. The log then has the error.
+    The status is sent with the first data. Without data for 5 seconds, the status is 200, and a comment is
+    sent, so that a proxy keeps the connection. A later error is then in the log.
 
     Args:
-        opened: A block that gives the log, or raises a refusal. It is left when the response has ended.
+        opened: A block whose value is the log, or which raises a refusal. It ends after the response.
         headers: The headers of the response.
     """
 
@@ -54,7 +54,7 @@ class PageStream(Response):
         self._start = {"type": "http.response.start", "status": 200, "headers": headers}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the log, and stop when the page leaves."""
+        """Send the log, and stop if the client disconnects."""
         async with anyio.create_task_group() as group:
 
             async def send_all() -> None:
@@ -63,15 +63,15 @@ class PageStream(Response):
                 except RelayRefusal as refusal:
                     await refusal.response(scope["method"])(scope, receive, send)
                 except OSError:
-                    pass  # the page accepts nothing, or has left, which some servers report in this way
+                    pass  # the page accepts no data, or has disconnected (on some servers)
                 group.cancel_scope.cancel()
 
-            async def gone() -> None:  # servers of ASGI 2.4 report it only to a pending receive()
+            async def gone() -> None:  # with ASGI 2.4, only a pending receive() reports a disconnect
                 while (await receive())["type"] != "http.disconnect":
                     pass
                 group.cancel_scope.cancel()
 
-            # Each in a task: an event then wakes none of the frames of server and framework.
+            # Each in a separate task, so that an event does not wake the frames of server and framework.
             group.start_soon(send_all)
             group.start_soon(gone)
         if self.background is not None:
@@ -84,9 +84,9 @@ class PageStream(Response):
         async with self._opened as log:
             while frames is not None:
                 try:
-                    with TimeLimit(time() + STALL) as limit:  # each step only moves it
+                    with TimeLimit(time() + STALL) as limit:  # each step only moves the limit
                         while frames is not None:
-                            if reading:  # the time of the last look is over
+                            if reading:  # the time of the last read is over
                                 frames, reading = KEEP_ALIVE, False
                             else:
                                 reading = True
@@ -104,7 +104,7 @@ class PageStream(Response):
                     if not reading:
                         raise
             if log.refusal is not None:
-                log_refusal(log.refusal)  # it came after the first comment, so the page has it as an event
+                log_refusal(log.refusal)  # after the first comment, the page gets it as an event
 
 
 def _body(frames: bytes | None) -> dict[str, object]:

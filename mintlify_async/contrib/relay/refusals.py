@@ -33,7 +33,7 @@ AT_FAULT_TEXT = "The assistant is not available at the moment."
 BUSY_TEXT = "The assistant is busy at the moment. Please try again later."
 REJECTED_TEXT = "The assistant does not accept this question."
 TOO_LONG_TEXT = "This conversation is too long. Please start a new one."
-# For the app's rate (relay), a quota (below), the places of a user and of an IP address (answer_places).
+# For the app's rate (relay), a quota (below), and the places of a user or an IP address (answer_places).
 TOO_MANY_TEXT = "Too many questions. Please wait a moment and try again."
 CUT_TEXT = "The answer was interrupted. Please try again."
 FAILED_TEXT = "The assistant could not finish this answer. Please try again."
@@ -60,7 +60,7 @@ class RelayRefusal(HTTPException):
         super().__init__(status_code, detail, dict(headers) if headers else None)
 
     def response(self, method: str = "POST") -> Response:
-        """Return the refusal as plain text, which ``useChat`` shows unchanged. The log gets a line."""
+        """Return the refusal as plain text, which ``useChat`` shows unchanged. A line is logged."""
         log_refusal(self, method)
         headers = {"cache-control": "no-store", "x-content-type-options": "nosniff", **(self.headers or {})}
         return PlainTextResponse(self.detail, self.status_code, headers)
@@ -71,7 +71,7 @@ def log_refusal(refusal: RelayRefusal, method: str = "POST") -> None:
     log.warning("a page's %s is refused with %d: %s", method, refusal.status_code, refusal.detail)
 
 
-# By the service's status, or by the class of the error.
+# By the service's status, or by the error's class: the status and the text for the page.
 _REFUSALS: Mapping[object, tuple[int, str]] = {
     400: (400, REJECTED_TEXT),
     409: (409, BUSY_TEXT),
@@ -89,11 +89,11 @@ _REFUSALS: Mapping[object, tuple[int, str]] = {
 
 
 def refusal_for(error: MintlifyError) -> RelayRefusal:
-    """Return the refusal for an error before the answer. The log gets the error."""
+    """Return the refusal for an error before the answer. Unless the page caused the error, it is logged."""
     if isinstance(error, ConfigurationError) and (error.field or "").startswith("messages"):
-        return RelayRefusal(400, REJECTED_TEXT)  # the web page sent them; the app set all other fields
+        return RelayRefusal(400, REJECTED_TEXT)  # the page sent messages; the app set all other fields
     names = (getattr(error, "status", None), *type(error).__mro__)
-    # For every other error, our key or domain is wrong or the service failed. The user cannot fix either.
+    # All other errors mean that the key or domain is wrong, or that the service failed. No user can fix this.
     status, text = next((_REFUSALS[name] for name in names if name in _REFUSALS), (502, AT_FAULT_TEXT))
     level = logging.ERROR if status in (500, 502) else logging.WARNING
     fields = log_fields("ask", request_id=getattr(error, "request_id", None))
@@ -104,7 +104,7 @@ def refusal_for(error: MintlifyError) -> RelayRefusal:
 
 
 def retry_after_header(seconds: float | None) -> dict[str, str]:
-    """Return the ``Retry-After`` header for *seconds*, rounded up, or no header if the time is unknown."""
+    """Return the ``Retry-After`` header for *seconds*, rounded up. Without a known time, return no header."""
     if seconds is None or not math.isfinite(seconds):
         return {}
     return {"retry-after": str(max(1, math.ceil(seconds)))}
@@ -117,7 +117,7 @@ def cut_text(error: Exception) -> str:
     return CUT_TEXT if isinstance(error, StreamInterruptedError | APIConnectionError) else FAILED_TEXT
 
 
-# At the start of a word, or after a JSON escape such as \\n, whose letter would count as part of the word.
+# A key starts a word. After a JSON escape such as \\n, the letter n is not part of the word.
 _SERVICE_KEY = re.compile(r"(?:\b|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4}))mint_[A-Za-z0-9_-]{8,}")
 
 

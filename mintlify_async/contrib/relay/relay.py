@@ -1,6 +1,6 @@
-"""The relay checks the user and the rate, reads the question, and hands over the response.
+"""The relay checks the user and the rate, reads the question, and returns the response.
 
-It uses Starlette only; :meth:`Relay.router` adds the parts for FastAPI.
+It uses only Starlette. :meth:`Relay.router` adds the parts for FastAPI.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ from mintlify_async import ConfigurationError, QuotaExceededError
 from mintlify_async.checks import check_number, check_seconds, check_store
 from mintlify_async.runtime.logs import log_fields
 
-from ...habits import helpful
+from ...wrong_names import helpful
 from .. import extra_missing
-from .answer_bytes import Log, MemoryStreamStore
+from ..stream_store import MemoryStreamStore
+from .answer_bytes import Log
 from .answer_places import RunningAnswers, chat_key
 from .chats import Chat, PageChat, StoredChats
 from .client_address import ClientAddresses
-from .page_question import BodyReader, PageQuestion, QuestionLimits, is_id, read_question
+from .page_question import PageQuestion, QuestionLimits, is_id, read_question
 from .page_stream import PageStream
 from .refusals import TOO_MANY_TEXT, RelayRefusal, refusal_for, retry_after_header
+from .request_body import BodyReader
 from .running_answer import Asker, EndHook, RelayedAnswer
 from .seal import ThreadSeal
 
@@ -53,8 +55,8 @@ AskArguments = Mapping[str, Any] | Callable[[Request, Mapping[str, Any]], Any] |
 RateHook = Callable[[str, Request], "float | Awaitable[float | None] | None"]
 Handler = Callable[[Request, str], Awaitable[Response]]
 
-MAX_RETRYING = 2.0  # seconds; a refusal with "retry in 30 s" is better for a web page than a long wait
-_HOOK_DECIDES: Any = object()  # in place of a user: Relay(user=...) names one
+MAX_RETRYING = 2.0  # seconds; for a web page, a refusal with "retry in 30 s" is better than a long wait
+_HOOK_DECIDES: Any = object()  # in place of a user: the hook Relay(user=...) returns the user
 JSON = [
     (b"content-type", b"application/json"),
     (b"cache-control", b"no-store"),
@@ -69,23 +71,23 @@ class Relay:
     :meth:`router` (FastAPI) and :meth:`routes` (Starlette) add it to an app. Any ASGI app can mount
     ``Starlette(routes=relay.routes())``.
 
-    The functions of your app may be plain or async. A plain one runs in a thread, as FastAPI runs it, so that
-    a database query does not stop the other answers.
+    The functions of your app may be plain or async. A plain function runs in a thread, as in FastAPI, so that
+    a database query does not block the other answers.
 
     Args:
         session: The session that asks the assistant. The relay never closes it. A refusal of the service, or
             of a quota in the mode ``"wait"``, reaches the page within 2 seconds, with its ``Retry-After``.
-        secrets: Random strings of at least 32 characters that encrypt threads for web pages. The first one
-            encrypts. All of them decrypt. The first one also makes the pseudonym of a user at the service.
+        secrets: Random strings of at least 32 characters that encrypt threads for web pages. The first string
+            encrypts. All strings decrypt. The first string also makes the pseudonym of a user at the service.
         user: A plain or async function that takes the request and returns an id of one person or, for people
             without an account, of one browser. An id has at most 200 characters. ``"anonymous"`` is refused,
             because all users would share it. The id stays in your app. The service gets a pseudonym as
-            ``fp``. To refuse the request, raise an ``HTTPException`` or return an empty string. Not needed
-            with ``relay.router(user=Depends(...))``.
-        store: Where conversations are kept, each named by its chat id and owned by the user. A web page then
+            ``fp``. To refuse the request, raise an ``HTTPException`` or return an empty string. The function
+            is not needed with ``relay.router(user=Depends(...))``.
+        store: The store of conversations. Each is named by its chat id and owned by the user. A web page then
             posts only its newest message, and gets the history by ``GET``. If it posts its full history, only
-            the newest message counts. None: web pages keep their history and their sealed thread.
-        streams: Where running answers are kept, so that a web page can continue after a reload: a
+            the newest message is used. None: web pages keep their history and their sealed thread.
+        streams: The store of running answers, so that a web page can continue after a reload: a
             ``MemoryStreamStore`` for one worker, a ``RedisStreamStore`` for several. Only Stop or the next
             question of the chat ends an answer immediately. At most two answers of a user continue without a
             browser. None: an answer ends when its last browser disconnects.
@@ -97,26 +99,26 @@ class Relay:
             function that returns them. It takes the request and the unchecked fields that the web page sent
             besides its messages. The arguments cannot contain ``fp`` or ``thread``. If they do not contain
             ``current_path``, the web page chooses it.
-        on_end: A plain or async function that takes each answer that has started and ended, a
-            :class:`RelayedAnswer`, for instance to store it. It runs before the web page gets the end of the
-            answer. Its errors are logged and do not reach the web page.
-        max_body_bytes: The size of a request, in bytes. ``useChat`` sends the full history each time,
-            with tool results. All bodies that are arriving may have 16 MiB, or four times *max_body_bytes* if
-            that is more. One IP address may have a quarter.
-        max_characters: The length of the texts, URLs and names of all messages of a conversation, without
+        on_end: A plain or async function that is called after each answer that has started and ended. It
+            takes a :class:`RelayedAnswer`, for example to store it. It runs before the web page gets the end
+            of the answer. Its errors are logged and do not reach the web page.
+        max_body_bytes: Maximum size of a request, in bytes. ``useChat`` sends the full history each time,
+            with tool results. All arriving bodies together may have 16 MiB, or four times *max_body_bytes* if
+            that is more. One IP address may use a quarter of this.
+        max_characters: Maximum length of the texts, URLs and names of all messages of a conversation, without
             files.
-        max_messages: The number of messages that a page may send, or that are sent of a stored conversation.
-        max_file_characters: The length of the URLs of all files of a conversation. A ``data:`` URL contains
-            the file.
-        max_concurrent: How many answers may run at the same time in this process. For the next request, the
-            relay ends an answer without a browser. If there is none, the request gets 503. One IP address may
-            have a quarter.
-        max_per_user: How many answers may run at the same time for one user. The next request gets 429; with
+        max_messages: Maximum number of messages that a page sends, or that are sent of a stored conversation.
+        max_file_characters: Maximum length of the URLs of all files of a conversation. A ``data:`` URL
+            contains the file.
+        max_concurrent: Maximum number of running answers in this process. For the next request, the relay
+            ends an answer without a browser. If there is none, the request gets 503. One IP address may use a
+            quarter of the places.
+        max_per_user: Maximum number of running answers for one user. The next request gets 429. With
             *streams*, an answer of the user that no browser reads is stopped instead, if there is one. An
             answer runs until *on_end* has returned.
 
     Raises:
-        ConfigurationError: An argument is missing or invalid; ``.field`` names it.
+        ConfigurationError: An argument is missing or invalid. ``.field`` names it.
     """
 
     def __init__(
@@ -159,7 +161,7 @@ class Relay:
 
     @property
     def streaming(self) -> int:
-        """The number of answers that run now."""
+        """The number of running answers."""
         return self._answers.count
 
     # Routes -----------------------------------------------------------------------------------
@@ -169,18 +171,18 @@ class Relay:
 
         Args:
             path: The path for questions. The other paths are below it.
-            user: ``Depends(current_user)``, with your own dependency that returns the user's id; the relay's
-                user hook by default.
+            user: ``Depends(current_user)``, with your own dependency that returns the user's id. The default
+                is the relay's ``user`` function.
 
         Raises:
-            ConfigurationError: *path* has no slash in front, or nothing says who the user is.
+            ConfigurationError: *path* does not start with a slash, or no function returns the user.
         """
         try:
-            from fastapi import APIRouter, Depends  # here, because the rest needs Starlette only
+            from fastapi import APIRouter, Depends  # here, because the rest needs only Starlette
             from fastapi.params import Depends as Dependency
         except ModuleNotFoundError as error:
             raise extra_missing("relay", error) from None
-        if not (user is None or isinstance(user, Dependency)):  # a page could choose it in the query
+        if not (user is None or isinstance(user, Dependency)):  # or a page could choose it in the query
             raise ConfigurationError(
                 "user must be Depends(your_dependency); give a function of the request to Relay(user=...)",
                 field="user",
@@ -209,7 +211,7 @@ class Relay:
         ]
 
     def _table(self, path: str, user: object = None) -> list[tuple[str, str, Handler]]:
-        """Return method, path and handler of all that pages ask for."""
+        """Return method, path and handler of all requests that pages send."""
         if user is None and self._user is None:
             raise ConfigurationError(
                 "user is missing: pass a function that takes the request and returns the user's id, "
@@ -230,7 +232,7 @@ class Relay:
     # Requests ---------------------------------------------------------------------------------
 
     async def _respond(self, handler: Handler, request: Request, user: object = _HOOK_DECIDES) -> Response:
-        """Return the result of *handler*, or the refusal that it raises."""
+        """Return the response of *handler*, or of the refusal that it raises."""
         try:
             who = await self._who(request, user)
             if request.method != "DELETE":
@@ -239,7 +241,7 @@ class Relay:
         except RelayRefusal as refusal:
             return refusal.response(request.method)
         except ClientDisconnect:
-            return Response(status_code=499)  # for logs, the client has disconnected
+            return Response(status_code=499)  # for logs: the client disconnected
 
     async def _question(self, request: Request, user: str) -> Response:
         """Ask the question in the request, and stream the answer."""
@@ -247,7 +249,7 @@ class Relay:
         address = self._addresses.of(request)
         body = await self._bodies.read(request, address)
         question = read_question(body, self._limits, stored=self._chats is not None)
-        del body  # parsed, it can take twenty times its size in the request
+        del body  # the parsed body can be twenty times as large as the request
         chat = await self._chat(request, question, user)
         asker = _asker(address, user, question.chat_id)
         return PageStream(self._answers.ask(asker, chat))
@@ -265,10 +267,10 @@ class Relay:
         return PageChat(self._session, question, user=user, seal=self._seal, place=place, options=options)
 
     async def _resume(self, request: Request, user: str) -> Response:
-        """Stream the chat's answer from its start; 204 when there is none.
+        """Stream the chat's answer from its start. The status is 204 if there is none.
 
         A web page may send the query field ``after``, the id of its last complete message. Then it gets only
-        the answer to that message, even if the answer has ended meanwhile.
+        the answer to that message, even if the answer has already ended.
         """
         reader = _asker(self._addresses.of(request), user, request.path_params["chat_id"])
         answer_log = await self._answers.find(reader.chat_key, request.query_params.get("after") or None)
@@ -282,7 +284,7 @@ class Relay:
         return PageStream(self._answers.read(reader, opened))
 
     async def _stop(self, request: Request, user: str) -> Response:
-        """Stop the chat's answer at the service; 204, with or without one."""
+        """Stop the chat's answer at the service. The status is 204, also without an answer."""
         await self._answers.stop(chat_key(user, request.path_params["chat_id"]))
         return _nothing()
 
@@ -303,7 +305,7 @@ class Relay:
             user = await _call(self._user, request)
         if not user:
             raise RelayRefusal(401, "Please sign in first.")
-        if not is_id(user) or user == "anonymous":  # an id of the chat has the same limits
+        if not is_id(user) or user == "anonymous":  # the chat's id has the same limits
             log.error('the user hook must return a printable text of 1 to 200 characters, not "anonymous"')
             raise RelayRefusal(401, "Please sign in first.")
         return user
@@ -319,7 +321,7 @@ class Relay:
             raise RelayRefusal(429, TOO_MANY_TEXT, retry_after_header(wait))
 
     async def _tell(self, answer: RelayedAnswer) -> None:
-        """Call the app's hook. An error in the app's code must not break the answer."""
+        """Call the app's hook. An error in the app's code must not end the answer."""
         if self._on_end is not None:
             try:
                 await _call(self._on_end, answer)
@@ -332,16 +334,16 @@ class Relay:
     async def drain(self, seconds: float) -> None:
         """End all answers, because the app shuts down. New questions get 503 from now on.
 
-        Returns when no answer runs any more. Give it less time than the server gives its connections. It
-        must run before or while the server waits for them, as in :meth:`drain_on_signal`.
+        The call returns when no answer runs any more. Give it less time than the server gives its
+        connections. It must run before or while the server waits for them, as in :meth:`drain_on_signal`.
 
         Args:
-            seconds: How long running answers may take. Then their pages get an ``error`` event and
-                ``[DONE]``, and ``on_end`` an answer whose outcome is ``interrupted``, within two more
-                seconds. 0 cuts them immediately.
+            seconds: Maximum time for running answers. After that, their pages get an ``error`` event and
+                ``[DONE]``, and ``on_end`` gets an answer with the outcome ``interrupted``, within two more
+                seconds. 0 interrupts them immediately.
 
         Raises:
-            ConfigurationError: *seconds* is below 0, or no finite number.
+            ConfigurationError: *seconds* is not a finite number of 0 or more.
         """
         check_seconds(seconds, "seconds", zero=True)
         await self._answers.drain(seconds)
@@ -349,9 +351,9 @@ class Relay:
     def drain_on_signal(self, seconds: float) -> AbstractAsyncContextManager[None]:
         """Return a block, for your app's lifespan, in which SIGTERM or SIGINT starts :meth:`drain`.
 
-        A server runs the end of the lifespan only when its connections have ended, which is too late to
-        drain. The signal still reaches the server's own handler. Without such a handler (in a worker process
-        of hypercorn), and outside the main thread, the signal does not change. The block's end also drains.
+        A server runs the end of the lifespan only after its connections have ended, which is too late to
+        drain. The signal also reaches the server's own handler. Without such a handler (in a worker process
+        of hypercorn), and outside the main thread, the signal is not changed. The block's end also drains.
 
         Args:
             seconds: As for :meth:`drain`.
@@ -369,7 +371,7 @@ class Relay:
                 draining.append(loop.create_task(self.drain(seconds)))
 
         def notify() -> None:
-            with suppress(RuntimeError):  # the loop is closed, and another handler has kept this one
+            with suppress(RuntimeError):  # the loop is closed, and another handler still calls this one
                 loop.call_soon_threadsafe(begin)
 
         with _on_signal(signal.SIGTERM, notify), _on_signal(signal.SIGINT, notify):
@@ -381,9 +383,9 @@ class Relay:
 
 
 async def _call(hook: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of *hook* of the app. A plain function runs in a thread, as FastAPI runs it.
+    """Return the result of the app's function *hook*. A plain function runs in a thread, as in FastAPI.
 
-    The thread sees the context variables of the request. Its changes to them are not copied back.
+    The thread has a copy of the request's context variables. Changes to them are not copied back.
     """
     if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(getattr(hook, "__call__", None)):  # noqa: B004 - an object whose call is async
         return await hook(*arguments)
@@ -392,7 +394,7 @@ async def _call(hook: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _without_patience(session: MintlifySession) -> MintlifySession:
-    """Return *session* with its own retry policy, which gives up after ``MAX_RETRYING`` at the latest."""
+    """Return *session* with its own retry policy, which gives up after ``MAX_RETRYING`` seconds."""
     retry = session.options.retry
     within = min(MAX_RETRYING, math.inf if retry.within is None else retry.within)
     return session.with_options(retry=evolve(retry, within=within))
@@ -408,14 +410,14 @@ def _asker(address: str, user: str, chat_id: str | None) -> Asker:
 
 @contextmanager
 def _on_signal(number: int, notify: Callable[[], object]) -> Generator[None]:
-    """At the signal *number*, call *notify*, then the present handler, while the block runs."""
+    """While the block runs, the signal *number* calls *notify* and then the current handler."""
     present: Any = signal.getsignal(number)
 
     def handle(number: int, frame: Any) -> None:
         notify()
         present(number, frame)
 
-    # Without a handler of the server, the process ends immediately or never.
+    # Without a handler of the server, the process would end immediately or never.
     if callable(present) and threading.current_thread() is threading.main_thread():
         signal.signal(number, handle)
     try:

@@ -1,7 +1,7 @@
 """One running answer. A task asks the question and writes the web page's events to a log.
 
-It ends when the answer has ended, when a user pressed Stop, when the chat's next question came, or when it
-had no reader for the grace period. Responses to web pages read the log and may come and go.
+The task ends when the answer has ended, when a user pressed Stop, when the chat's next question came, or when
+the answer had no reader for the grace period. Responses to web pages read the log, and may start and end.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ log = logging.getLogger("mintlify_async.relay")
 Outcome = Literal["finished", "failed", "left", "interrupted"]
 EndHook = Callable[["RelayedAnswer"], object]
 
-MAX_BYTES = 8 * 1024 * 1024  # of one answer; a larger one ends with an error
-TURN_BYTES = 32 * 1024  # in one cycle of the event loop, before other tasks run
-MAKE_WAY = 2.0  # seconds that a chat's next question waits until the running answer has been stopped
-BEAT = 0.5  # seconds until a silent answer is also written, to show that its worker lives and to get Stop
+MAX_BYTES = 8 * 1024 * 1024  # of one answer; a larger answer ends with an error
+TURN_BYTES = 32 * 1024  # written in one cycle of the event loop, before other tasks run
+MAKE_WAY = 2.0  # maximum seconds that a chat's next question waits for the running answer to stop
+BEAT = 0.5  # seconds until a silent answer is also written, to show that its worker is alive and to get Stop
 
 
 @frozen(kw_only=True)
 class RelayedAnswer:
-    """Describes an answer that has ended. It is the argument of the relay's ``on_end``.
+    """An answer that has ended. It is the argument of the relay's ``on_end``.
 
     Attributes:
         outcome: ``finished`` if the answer is complete, ``failed`` if it ended with an error or the service
@@ -63,12 +63,12 @@ class RelayedAnswer:
             pressed Stop, asked the next question of the chat, or left the page. With ``streams``, a user has
             left only after the grace period, or when another answer needs the place.
         user: The user's id, as your ``user`` function returned it.
-        chat_id: The id that the page gave the chat, or None. Its form is checked, not whose chat it is.
+        chat_id: The chat's id from the page, or None. Only its form is checked, not who owns the chat.
         question: The messages that were sent to the service, as JSON objects.
         message: The answer or the partial answer. None if nothing arrived.
         thread: The thread at the service, with its key, or None.
-        finish_reason: Why the model stopped, or None.
-        error: The error that interrupted the answer; or the error of the store that could not save it; or
+        finish_reason: The reason why the model stopped, or None.
+        error: The error that interrupted the answer, or the error of the store that could not save it, or
             None.
     """
 
@@ -84,13 +84,13 @@ class RelayedAnswer:
 
 @frozen(kw_only=True)
 class Asker:
-    """Who asks, and in which chat.
+    """The user and the chat of a question.
 
     Attributes:
         user: The user's id.
-        address: The IP address, or the customer's prefix of it, as :class:`.ClientAddresses` names it.
-        chat_id: The id that the page gave the chat, or None.
-        chat_key: The name of the chat in a store, from which neither user nor chat can be read; "" without.
+        address: The IP address, or its prefix, as named by :class:`.ClientAddresses`.
+        chat_id: The chat's id from the page, or None.
+        chat_key: The name of the chat in a store, which shows no user and no chat. Without a chat, "".
     """
 
     user: str
@@ -101,12 +101,12 @@ class Asker:
 
 @frozen(kw_only=True)
 class AnswerHooks:
-    """What the relay does for each of its answers.
+    """The functions of the relay for its answers.
 
     Attributes:
-        shared: Where other workers find the answers, or None.
-        unread: Called when the last reader has left.
-        tell: Calls the app's hook at the end of an answer that had started. It raises nothing.
+        shared: The store through which other workers find the answers, or None.
+        unread: Called when the last reader has ended.
+        tell: Calls the app's hook at the end of an answer that had started. It raises no error.
         ended: Frees the place of the answer.
     """
 
@@ -120,20 +120,20 @@ class RunningAnswer:
     """The task that answers one question, and its log.
 
     Args:
-        asker: Who asks.
+        asker: The user and the chat.
         chat: Asks the question, and filters the events for the web page.
-        earlier: The tasks of the answers before it in its chat, which were asked to stop.
-        hooks: What the relay does for it.
+        earlier: The tasks of earlier answers in the chat, which were asked to stop.
+        hooks: The functions of the relay.
 
     Attributes:
-        id: A random name.
+        id: A random name of the answer.
         log: The log that web pages read.
-        about: The id of the question, and what a history shows of it; see :attr:`.Chat.progress`.
-        stopped: The outcome that :meth:`stop` gave it, or None.
-        read_at: When it had a reader last, by the loop's time.
-        read_elsewhere: Whether it has a reader on another worker.
-        resumable: Whether a page can find it again.
-        task: The task.
+        about: The id of the question, and the history's data about it; see :attr:`.Chat.progress`.
+        stopped: The outcome from :meth:`stop`, or None.
+        read_at: When the answer last had a reader, by the loop's time.
+        read_elsewhere: Whether the answer has a reader on another worker.
+        resumable: Whether a page can find the answer again.
+        task: The task of the answer.
     """
 
     def __init__(
@@ -155,14 +155,14 @@ class RunningAnswer:
         self._chat = chat
         self._hooks = hooks
         self._limit = TimeLimit()  # stop() ends it
-        self._reply: Reply | None = None  # from the answer's start on
-        self._finished = False  # its last event, Finish, has come
+        self._reply: Reply | None = None  # set when the answer has started
+        self._finished = False  # whether Finish, the last event, has arrived
         self._error: Exception | None = None
         self.task = asyncio.create_task(self._run(earlier, hooks.shared if self.resumable else None))
 
     @property
     def running(self) -> bool:
-        """Whether more will come."""
+        """Whether more events may follow."""
         return not (self.stopped or self.log.ended)
 
     @property
@@ -171,7 +171,7 @@ class RunningAnswer:
         return not self.log.readers and not self.read_elsewhere
 
     def stop(self, outcome: Outcome = "left") -> None:
-        """End the answer at the service, and tell its readers. Harmless to repeat."""
+        """End the answer at the service, and inform its readers. Repeated calls do nothing."""
         if not self.stopped:
             self.stopped = outcome
             self._limit.end()
@@ -184,7 +184,8 @@ class RunningAnswer:
         outcome: Outcome = "failed"
         copying: asyncio.Task[None] | None = None
         try:
-            # A stop does not end this: the chat's next answer waits for this one, and so for those before it.
+            # A stop does not end this wait. The chat's next answer waits for this answer, and so for the
+            # earlier answers.
             if earlier:
                 await asyncio.wait(earlier, timeout=MAKE_WAY)
             if shared is not None:
@@ -192,7 +193,7 @@ class RunningAnswer:
             outcome = await self._answer(shared)
         except RelayRefusal as refusal:
             self._refuse(refusal)
-        except asyncio.CancelledError:  # because the app shuts down
+        except asyncio.CancelledError:  # the app shuts down
             outcome = "interrupted"
             self.log.append(INTERRUPTED)
             raise
@@ -207,7 +208,8 @@ class RunningAnswer:
                 self._hooks.ended(self)
                 self.log.append(DONE)
                 self.log.end()
-                # The log may be kept for a while, but not the message, and no error, which holds its frames.
+                # The log may be kept for a while. The message is not kept, and no error, because an error
+                # keeps its frames.
                 del self._chat, self._reply, self._error
                 self.about.pop("progress", None)
         if copying is not None:
@@ -226,7 +228,7 @@ class RunningAnswer:
                 self._reply = reply = await self._open()
                 self._check_stop()
                 await self._read(reply)
-        except Exception as error:  # a store of the app's own may raise anything
+        except Exception as error:  # the app's own store may raise any error
             if self.stopped and isinstance(error, TimeoutError):
                 if self._reply is None and self.stopped == "interrupted":
                     raise RelayRefusal(503, RESTARTING_TEXT, retry_after_header(1)) from None
@@ -239,7 +241,7 @@ class RunningAnswer:
         return self._ending()
 
     def _check_stop(self) -> None:
-        """Raise TimeoutError after :meth:`stop`, whose cancellation an app's store may have swallowed."""
+        """After :meth:`stop`, raise TimeoutError. An app's store may have swallowed the cancellation."""
         if self.stopped:
             raise TimeoutError
 
@@ -256,10 +258,10 @@ class RunningAnswer:
     async def _read(self, reply: Reply) -> None:
         """Write each event in the web page's form."""
         await self.log.fill(partial(self._write_arrived, reply))
-        await reply.run()  # raises if the reply was closed early, for instance with the session
+        await reply.run()  # raises if the reply was closed early, for example with the session
 
     async def _write_arrived(self, reply: Reply) -> bool:
-        """Write the next event, and those that have arrived with it. Return False at the answer's end."""
+        """Write the next event and all events that have arrived. Return False at the answer's end."""
         events, hider, writing = self._chat.events, self._chat.hider, self.log
         if writing.size > MAX_BYTES:
             raise StreamInterruptedError(f"the answer is larger than {MAX_BYTES} bytes")
@@ -267,7 +269,7 @@ class RunningAnswer:
         async for each in reply:
             event: StreamEvent | None = each
             while event is not None:
-                # Nine of ten events are deltas, which need no more than this.
+                # Nine of ten events are deltas, which need only this check.
                 delta = delta_frame(event, events, hider)
                 if delta is not None:
                     writing.append(delta)
@@ -284,7 +286,7 @@ class RunningAnswer:
         return False
 
     def _write(self, event: StreamEvent, reply: Reply) -> None:
-        """Write an event that is no usual delta."""
+        """Write an event that is not a usual delta."""
         if isinstance(event, ErrorEvent):
             return  # the reply raises it
         self._finished = self._finished or isinstance(event, Finish)
@@ -297,7 +299,7 @@ class RunningAnswer:
         if self._reply is not None:
             try:
                 await self._reply.close()
-            except Exception as error:  # a store's
+            except Exception as error:  # from the store
                 self._fail(error)
 
     def _ending(self) -> Outcome:
@@ -326,14 +328,14 @@ class RunningAnswer:
         log.log(level, "an answer was not %s: %s: %s", what, type(error).__name__, text, extra=fields)
 
     def _refuse(self, refusal: RelayRefusal) -> None:
-        """Tell the readers why there is no answer."""
+        """Send the readers the reason why there is no answer."""
         self.log.refusal = refusal
         self.log.append(frame({"type": "error", "errorText": refusal.detail}))
 
     def _description(self, reply: Reply, outcome: Outcome) -> RelayedAnswer:
         message = reply.message
         if message is not None and self._chat.answer_id:
-            message = evolve(message, id=self._chat.answer_id)  # as the page and the store know it
+            message = evolve(message, id=self._chat.answer_id)  # with the id that the page and the store have
         return RelayedAnswer(
             outcome=outcome,
             user=self.asker.user,
@@ -348,7 +350,7 @@ class RunningAnswer:
     # Other workers ----------------------------------------------------------------------------
 
     async def _begin_shared(self, shared: RedisStreamStore) -> asyncio.Task[None] | None:
-        """Become the chat's newest answer on all workers, and wait until the one before has ended.
+        """Make this the chat's newest answer on all workers, and wait until the previous answer has ended.
 
         Return the task that copies the log, or None if the store cannot be used.
         """
@@ -361,12 +363,12 @@ class RunningAnswer:
             while previous and await shared.runs(key, previous):
                 if loop_time() >= until or self.stopped == "interrupted":
                     break
-                await asyncio.sleep(TICK)  # it runs on another worker, which sends no event
+                await asyncio.sleep(TICK)  # the previous answer runs on another worker, which sends no event
         return copying
 
     @contextmanager
     def _else_alone(self) -> Generator[None]:
-        """If the store cannot be used in the block, no page can find the answer again."""
+        """If the store cannot be used in the block, mark the answer as not resumable."""
         try:
             yield
         except StateError as error:
@@ -374,7 +376,7 @@ class RunningAnswer:
             self.resumable = False
 
     async def _copy(self, shared: RedisStreamStore) -> None:
-        """Copy the log to *shared*, and follow its reports, until the answer has ended."""
+        """Copy the log to *shared*, and read its reports, until the answer has ended."""
         loop_time = asyncio.get_running_loop().time
         place, written, away = 0, loop_time(), False
         while True:

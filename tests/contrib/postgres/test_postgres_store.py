@@ -15,6 +15,7 @@ from mintlify_async.contrib.postgres import PostgresStore
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.storage.store import Store, new_version
 from mintlify_async.testing.store_cases import BLOCK, A, StoreCases, WireCases, put, values, windows
+from tests.support.documented_rights import documented, use
 from tests.support.keyed_worker import opened
 from tests.support.own_time_cases import count_in_threads
 from tests.support.postgres_server import PgBouncer, PostgresServer
@@ -129,15 +130,13 @@ async def test_a_table_of_any_name_by_printed_sql(postgres_server: PostgresServe
     await store.close()
 
 
-async def test_a_role_that_may_make_no_table(postgres_server: PostgresServer, store: PostgresStore):
-    """An app whose migrations make the table may call setup() all the same."""
-    postgres_server.say(
-        "DROP ROLE IF EXISTS app", "CREATE ROLE app LOGIN", "GRANT ALL ON mintlify_async TO app",
-    )  # fmt: skip
+async def test_a_role_with_the_documented_rights(postgres_server: PostgresServer, store: PostgresStore):
+    """They are enough. An app whose migrations make the table may call setup() all the same."""
+    postgres_server.say("DROP ROLE IF EXISTS app", "CREATE ROLE app LOGIN", documented("GRANT"))
     url = postgres_server.url_at(postgres_server.port, "app")
     app, other = PostgresStore(url, timeout=20), PostgresStore(url, table="other", timeout=20)
     await app.setup()
-    await put(app, A)
+    await use(app)
     with pytest.raises(StateError, match="permission denied for schema public"):
         await other.setup()
     await app.close()

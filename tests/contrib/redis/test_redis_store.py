@@ -20,6 +20,7 @@ from mintlify_async.contrib.redis import RedisStore, RedisStreamStore
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.storage.store import Store, new_version
 from mintlify_async.testing.store_cases import BLOCK, A, B, StoreCases, WireCases, put, values, windows
+from tests.support.documented_rights import documented, use
 from tests.support.own_time_cases import count_in_threads
 from tests.support.redis_server import RedisServer
 
@@ -287,7 +288,7 @@ async def test_what_is_wrong_with_redis_is_told_although_its_client_tries_again(
         store = RedisStore(client, timeout=1)
         if elsewhere:
             await asyncio.gather(store.read([A]), return_exceptions=True)
-        with pytest.raises(StateError, match=reason) as caught:
+        with pytest.raises(StateError, match=f"({reason}).*; check that the server runs") as caught:
             await (asyncio.to_thread(asyncio.run, store.read([A])) if elsewhere else store.read([A]))
         assert "wrong-secret" not in str(caught.value)
 
@@ -302,7 +303,8 @@ class DeadClient:
 async def test_redis_away_is_a_state_error():
     """One line that says why; the cause is a summary that can be pickled."""
     with pytest.raises(
-        StateError, match=r"the store on Redis cannot be used: ConnectionRefusedError"
+        StateError,
+        match=r"the store on Redis cannot be used: ConnectionRefusedError.*; check that the server runs",
     ) as caught:
         await RedisStore(DeadClient()).read([A])
     assert "\n" not in str(caught.value)
@@ -385,6 +387,22 @@ async def test_a_damaged_record_is_told(redis_client: Any, field: str):
     await redis_client.hdel("mintlify:{room}:open/a", field)
     with pytest.raises(StateError, match="damaged record 'room/open/a'"):
         await store.read([A])
+
+
+async def test_a_user_with_the_documented_rights(redis_server: RedisServer):
+    """They are enough for a store, and for running answers of the relay."""
+    redis_server.say(documented("ACL SETUSER").encode())
+    async with redis_server.client(username="app", password="password") as client:
+        await use(RedisStore(client, timeout=20))
+        streams = RedisStreamStore(client, timeout=20)
+        await streams.begin("chat", "one")
+        await streams.describe("chat", "one", "{}")
+        assert await streams.write("chat", "one", b"text", at=0, ended=False) == (False, False)
+        assert await streams.newest("chat") is not None
+        assert await streams.read("chat", "one", 0) == (b"text", 4, "running")
+        await streams.stop("chat")
+        assert await streams.write("chat", "one", b"", at=4, ended=True) == (True, True)
+    redis_server.say(b"ACL DELUSER app")
 
 
 @pytest.mark.parametrize(

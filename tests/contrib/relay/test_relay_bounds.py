@@ -22,7 +22,7 @@ from mintlify_async.contrib.relay.page_stream import PageStream
 from mintlify_async.contrib.relay.refusals import BUSY_TEXT, TOO_MANY_TEXT
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import Customer
-from mintlify_async.testing.loop_time import virtual_time
+from mintlify_async.testing.virtual_clock import virtual_time
 from tests.support.relay_desk import ENDLESS, HEAD, TURN, Desk, desk, form
 from tests.support.relay_kit import until, user_message
 

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from mintlify_async.contrib.relay import page_question
+from mintlify_async.contrib.relay import page_question, request_body
 from tests.support.relay_kit import user_message
 
 FULL = 4 * 1024 * 1024
@@ -40,7 +40,7 @@ async def test_four_mebibytes_of_small_values_are_never_parsed(here, place, piec
     body = around % (QUESTION, repeated(piece))
     assert FULL // 2 < len(body) < FULL
     with monkeypatch.context() as patched:
-        patched.setattr(page_question.json, "loads", lambda text, **more: parsed.append(len(text)))
+        patched.setattr(request_body.json, "loads", lambda text, **more: parsed.append(len(text)))
         assert (await here.page.post(body))[0] == 413
     assert parsed == []
 

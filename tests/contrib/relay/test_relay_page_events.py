@@ -227,6 +227,8 @@ def test_frames_hold_nothing_that_a_parser_refuses():
     """The page's JSON parser takes these names for an attack and ends the answer."""
     data = {"__proto__": 1, "constructor": {"prototype": 1}, "in": [{"__proto__": {}}], "up": float("inf")}
     assert shown({"type": "data-x", "data": data}) == {"type": "data-x", "data": {"in": [{}], "up": None}}
+    number = {"type": "data-x", "data": [float("inf"), {"down": float("-inf")}, float("nan"), 1.5]}
+    assert shown(number)["data"] == [None, {"down": None}, None, 1.5]
     harmless = {"type": "data-x", "data": {"constructor": "prototype"}}
     assert shown(harmless) == harmless
 

@@ -16,8 +16,8 @@ pytest.importorskip("fastapi")
 
 from yarl import URL
 
-from mintlify_async.contrib.relay import arriving_bodies, page_question
-from mintlify_async.testing.loop_time import virtual_time
+from mintlify_async.contrib.relay import request_body
+from mintlify_async.testing.virtual_clock import virtual_time
 from tests.support.relay_desk import TURN, Desk, desk
 from tests.support.relay_kit import pseudonym, user_message
 
@@ -138,13 +138,13 @@ async def test_a_slow_body_is_refused(here):
 
 async def test_all_that_arrives_is_bounded(monkeypatch):
     """Slow bodies do not fill the memory: one that is too much in sum gets 503."""
-    monkeypatch.setattr(arriving_bodies, "ARRIVING_BYTES", 400_000)
+    monkeypatch.setattr(request_body, "ARRIVING_BYTES", 400_000)
     hold, refusing = asyncio.Event(), asyncio.Event()
 
     async def linger(request: Any) -> None:
         refusing.set()
 
-    monkeypatch.setattr(page_question, "_linger", linger)
+    monkeypatch.setattr(request_body, "_linger", linger)
 
     async def slow() -> AsyncIterator[bytes]:
         yield b" " * 60_000

@@ -12,7 +12,7 @@ pytest.importorskip("fastapi")
 from mintlify_async import RetryPolicy, Timeouts
 from mintlify_async.contrib.relay.refusals import CUT_TEXT, FAILED_TEXT, SLOW_TEXT
 from mintlify_async.testing import faults
-from mintlify_async.testing.loop_time import virtual_time
+from mintlify_async.testing.virtual_clock import virtual_time
 from tests.support.relay_desk import HEAD, desk
 from tests.support.relay_kit import events, user_message
 

@@ -26,7 +26,7 @@ from mintlify_async.contrib.relay.answer_places import chat_key
 from mintlify_async.contrib.relay.refusals import CUT_TEXT, FAILED_TEXT
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import faults
-from mintlify_async.testing.loop_time import virtual_time
+from mintlify_async.testing.virtual_clock import virtual_time
 from tests.support.relay_desk import ENDLESS, HEAD, TURN, Desk, assert_nothing_shown, desk, other_worker
 from tests.support.relay_kit import Page, events, thread_token, until, user_message
 

@@ -1,4 +1,4 @@
-"""The steps of a store as functions on an SQL database. A subclass says where the database is."""
+"""The steps of a store as functions on an SQL database. A subclass opens the database."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from ..checks import check_keep
-from ..habits import helpful
+from ..wrong_names import helpful
 from .store import NothingToClose, Record, Snapshot, TakeResult, Usage, Window, damaged_record
 
-if TYPE_CHECKING:  # loaded on use, because few programs need it
+if TYPE_CHECKING:  # loaded here, because few programs need it
     from sqlite3 import Connection
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ _LIVE: Final = "(ends IS NULL OR ends > ?)"
 _GET: Final = f"SELECT key, value, version, since FROM records WHERE key = ? AND {_LIVE}"
 _CORRECT: Final = (
     "UPDATE records SET since = ?, ends = ? + (ends - since) "
-    "WHERE key = ? AND since > ? AND typeof(since) = 'real'"  # a damaged record stays as it is
+    "WHERE key = ? AND since > ? AND typeof(since) = 'real'"  # a damaged record is not changed
 )
 _CORRECT_SLOTS: Final = "UPDATE slots SET at = ? WHERE log = ? AND at > ?"
 _PUT: Final = "INSERT OR REPLACE INTO records (key, value, version, since, ends) VALUES (?, ?, ?, ?, ?)"
@@ -42,25 +42,25 @@ class SQLStore(NothingToClose):
     """A store in an SQL database.
 
     Args:
-        keep: How long finished records are kept, in seconds. None keeps them for good.
+        keep: Seconds for which finished records are kept. None keeps them without limit.
 
     Raises:
-        ConfigurationError: *keep* is not a finite number.
+        ConfigurationError: *keep* is not a finite number of 0 or more.
     """
 
     _delete_after: ClassVar[float]
     """Seconds after which an expired record is deleted."""
 
     def __init__(self, *, keep: float | None = None) -> None:
-        """Keep the argument."""
+        """Store the argument."""
         self.keep = check_keep(keep)
 
     async def _run(self, step: Callable[[Connection, float], T]) -> T:
-        """Return the result of *step* on the database, all or nothing, at the store's time."""
+        """Return the result of *step* on the database, at the store's time. Make all changes or none."""
         raise NotImplementedError
 
     async def read(self, keys: Collection[str]) -> Snapshot:
-        """Return the records that exist under *keys*, and the store's time."""
+        """Return the existing records of *keys*, and the store's time."""
 
         def step(db: Connection, now: float) -> Snapshot:
             _correct(db, keys, now)
@@ -77,7 +77,7 @@ class SQLStore(NothingToClose):
         version: str,
         keep: float | None = None,
     ) -> bool:
-        """If every record still has its *expected* version, make all *changes*. Else make none."""
+        """If every record still has its *expected* version, make all *changes*. Otherwise make none."""
 
         def step(db: Connection, now: float) -> bool:
             db.execute("DELETE FROM records WHERE ends <= ?", (now - self._delete_after,))
@@ -105,6 +105,27 @@ class SQLStore(NothingToClose):
 
         return await self._run(step)
 
+    async def drop_expired(self, prefix: str = "") -> None:
+        """Delete expired records from the file. No call returns them, but a SQLite file still contains them.
+
+        Without this call, it contains them for 30 days or more, because the computer's clock may be wrong.
+        :meth:`mintlify_async.Conversation.delete` calls it for the turns of the conversation.
+
+        Args:
+            prefix: The start of the keys. An empty text means all records.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+
+        def step(db: Connection, now: float) -> None:
+            db.execute(
+                f"DELETE FROM records WHERE key >= ? AND key < ? AND NOT {_LIVE}",
+                (prefix, prefix + "\U0010ffff", now),
+            )
+
+        await self._run(step)
+
     async def take(self, windows: Sequence[Window], *, slot: str | None, block: str) -> TakeResult:
         """If every window has a free slot and there is no block, take *slot* in all windows."""
 
@@ -127,7 +148,7 @@ class SQLStore(NothingToClose):
         return await self._run(step)
 
     async def refund(self, windows: Sequence[Window], *, slot: str) -> None:
-        """Give *slot* back in every window. If it is not taken, do nothing."""
+        """Return *slot* to every window. If it is not taken, do nothing."""
 
         def step(db: Connection, now: float) -> None:
             for window in windows:
@@ -142,10 +163,10 @@ class SQLStore(NothingToClose):
 
 
 def _correct(db: Connection, keys: Collection[str], now: float) -> None:
-    """Date records under *keys* back to *now* that were written while the clock was ahead.
+    """Set the date of records under *keys* to *now* if a clock that was ahead has dated them later.
 
-    Their age counts from now on. To count them as new is not enough, because they would stay new until the
-    clock has caught up.
+    Their age then counts from now on. It is not enough to treat them as new, because they would stay new
+    until the clock has reached their date.
     """
     db.executemany(_CORRECT, [(now, now, key, now) for key in keys])
 
@@ -168,10 +189,10 @@ def _count(db: Connection, window: Window, now: float) -> int:
 
 
 def _expire_others(db: Connection, window: Window, slot: str, now: float) -> None:
-    """Delete the expired slots of two logs that have as long a window. *slot*, a random name, chooses them.
+    """Delete the expired slots of two other logs with the same window. *slot*, a random name, selects them.
 
-    A user who never comes again never counts his own slots. Each new log looks at two others, so that those
-    that have expired become no more than those that have not.
+    The log of a user who does not come again is never counted. Each new log checks two other logs, so there
+    are never more expired logs than others.
     """
     folder = window.key.rpartition(":")[0]
     key = f"{folder}:{slot}"

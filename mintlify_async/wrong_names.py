@@ -1,10 +1,10 @@
-"""Old names, and names of other clients: the error that each of them gets says what to write instead.
+"""Wrong names, old ones and those of other clients: the error that each gets says what to write instead.
 
-One table, and three doors to it: a name that a module does not have, an argument that a call does not take,
-and an attribute that an object does not have. A type checker does not see the doors: it finds each mistake.
+One table serves three lookups: a missing name of a module, an unknown argument of a call, and a missing
+attribute of an object. Type checkers do not use this module, so they report each mistake.
 
-The names are those of earlier versions, those of the OpenAI, Anthropic, httpx and requests clients, and those
-of the service's own fields.
+The names are from earlier versions, from the OpenAI, Anthropic, httpx and requests clients, and from the
+fields of the service.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _OTHER_CLIENTS: Final = {
     "temperature": _CHOICE,
     "max_tokens": _CHOICE,
     "tools": _CHOICE,
-    # The session of 0.2 had these.
+    # Arguments of the session of 0.2.
     "recorder": "Recorder(path).record(session)",
     "on_request": "observer=",
     "on_response": "observer=",
@@ -101,7 +101,7 @@ _VERBS: Final = ("", "create_job", "run_job", "ask", "conversation", "with_optio
 
 
 def _both(new: str, *names: str) -> dict[str, str]:
-    """Return *new* for each name, as an attribute and as an argument of the class."""
+    """Return *new* as the replacement of each name, as an attribute and as an argument of the class."""
     return {old.format(name): new for name in names for old in ("{}", "({})")}
 
 
@@ -239,7 +239,7 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
         "content": "answer.text",
         "choices": "answer.text",
         "to_json": "json.dumps(answer.to_dict())",
-        # The answer of the testing kit.
+        # Names of ``Answer`` in the testing kit.
         "(separate)": "",
         "separate": "",
         "whole": "",
@@ -382,7 +382,7 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
     "Fault": {"for_connections": _DETECT, "play": _DETECT},
     "Recorder": {"begin": "Recorder(path).record(session)"},
 }
-"""By module, class or function: what to write for an attribute ``name`` and for an argument ``method(name)``.
+"""By module, class or function: the replacement of an attribute ``name`` and of an argument ``method(name)``.
 
 ``(name)`` is an argument of the call itself, and ``(*)`` stands for too many arguments without a name.
 ``@name`` is a class method, or an attribute of a class that is too busy for ``__getattr__``: with it, Python
@@ -415,19 +415,19 @@ def missing_names(module: str) -> Callable[[str], NoReturn]:
 
 
 def missing_name(module: str, name: str) -> Exception:
-    """Return the error for a *name* that *module* does not have. Only a module's ``__getattr__`` calls it."""
+    """Return the error for a missing *name* of *module*. Only a module's ``__getattr__`` may call it."""
     text = f"module {module!r} has no attribute {name!r}"
     if name in INSTEAD.get(module, {}):
         text = f"{text}: {replacement(module, name)}"
-        # The function is documented, although its name is private; inspect.stack() would read source files.
+        # ``sys._getframe`` is documented despite its name. ``inspect.stack()`` would read source files.
         if _is_import(sys._getframe(2)):  # pyright: ignore[reportPrivateUsage]
             return ImportError(text, name=module)
     return AttributeError(text, name=name)
 
 
 def _is_import(frame: Any) -> bool:
-    """Whether *frame* runs ``from … import …``, which does not show the text of an AttributeError."""
-    from opcode import opmap  # loaded for a mistake only
+    """Whether *frame* runs ``from … import …``. That statement hides the text of an AttributeError."""
+    from opcode import opmap  # imported here, because only a mistake needs it
 
     return bool(frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"])
 
@@ -437,7 +437,7 @@ class UnknownArgumentError(ConfigurationError, TypeError):
 
 
 def helpful(thing: F) -> F:
-    """Make a class or a function say what to write for an argument or an attribute that it does not have."""
+    """Make a class or a function raise the table's errors for old arguments and attributes."""
     names = INSTEAD[thing.__name__]
     if not isinstance(thing, type):
         return _checked(thing, f"{thing.__name__}()", "", names)
@@ -490,16 +490,16 @@ def _checked(function: F, callee: str, method: str, names: Mapping[str, str]) ->
             _shorten_traceback(error, kwargs)
             raise
 
-    # Other code asks whether a function is a coroutine function, and awaits it if so.
+    # Other code awaits a call only if the function is a coroutine function.
     return cast("F", awaited_call if inspect.iscoroutinefunction(function) else call)
 
 
 def _shorten_traceback(error: BaseException, kwargs: dict[str, Any]) -> None:
-    """Leave one frame of this package below the line of a mistake, and in that frame no keyword argument.
+    """Leave one frame of this package below the line of the mistake, without its keyword arguments.
 
     An error in a function of the user, such as ``on_created``, keeps all frames.
     """
-    kwargs.clear()  # a traceback shows the frames that have it, and there may be a key in it
+    kwargs.clear()  # a traceback shows the frame that contains them, and one may be a key
     top = error.__traceback__
     if top is not None and isinstance(error, ConfigurationError):
         # Code that attrs generates has no __name__.
@@ -511,7 +511,7 @@ def _shorten_traceback(error: BaseException, kwargs: dict[str, Any]) -> None:
 def _missing_attribute(
     names: Mapping[str, str], own: Callable[[object, str], Any] | None
 ) -> Callable[[object, str], Any]:
-    """Return ``__getattr__`` for a class, before its *own*, which attrs makes for cached properties."""
+    """Return ``__getattr__`` for a class. It then calls *own*, which attrs makes for cached properties."""
 
     def missing_attribute(self: object, name: str) -> Any:
         new = names.get(name)
@@ -520,13 +520,13 @@ def _missing_attribute(
             raise AttributeError(text, name=name, obj=self)
         if own is not None:
             return own(self, name)
-        return object.__getattribute__(self, name)  # raises the error of Python, or of a property
+        return object.__getattribute__(self, name)  # raises Python's error, or the error of a property
 
     return missing_attribute
 
 
 class _Gone:
-    """Stands in a class under an old name, where ``__getattr__`` is not asked or would cost too much."""
+    """Takes the place of an old name in a class, where ``__getattr__`` is not called or would be slow."""
 
     def __init__(self, name: str, new: str) -> None:
         self._name, self._new = name, new
@@ -537,11 +537,11 @@ class _Gone:
 
 
 class AsyncOnly:
-    """Makes ``for`` over an async iterable say what to write."""
+    """Raises an error that names ``async for`` when an async iterable is used with ``for``."""
 
     __slots__ = ()
 
-    if not TYPE_CHECKING:  # a type checker finds the mistake
+    if not TYPE_CHECKING:  # a type checker reports the mistake without it
 
         def __iter__(self) -> NoReturn:
             raise TypeError(f"{type(self).__name__} is read with `async for`, in an async function")

@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 
-from mintlify_async import ConfigurationError, MintlifySession, as_completed, wait_all
+from mintlify_async import ConfigurationError, MintlifySession, StateError, as_completed, wait_all
 
 SESSION = ["api_key", "max_retries", "stream", "timeout", "idempotency_key", "thread_id"]
 
@@ -52,6 +52,17 @@ def test_with_options_shows_no_secret_of_its_arguments(bare, name):
     """The URL of a proxy may have a password, and a tracer may print the locals of the frames."""
     with pytest.raises(ConfigurationError) as caught:
         MintlifySession().with_options(**{name: "http://user:mint_secret@proxy.test"}, retry=3)
+    own = [frame.f_locals for frame, _ in traceback.walk_tb(caught.value.__traceback__)][1:]
+    assert own
+    assert "mint_secret" not in repr(own)
+
+
+@pytest.mark.parametrize("name", ["proxy", "admin_key", "assistant_key"])
+async def test_with_options_of_a_closed_session_shows_no_secret(session, name):
+    """Its error is no mistake in an argument, so it keeps all its frames."""
+    await session.close()
+    with pytest.raises(StateError) as caught:
+        session.with_options(**{name: "http://user:mint_secret@proxy.test"})
     own = [frame.f_locals for frame, _ in traceback.walk_tb(caught.value.__traceback__)][1:]
     assert own
     assert "mint_secret" not in repr(own)

@@ -1,4 +1,4 @@
-"""Errors of aiohttp and asyncio, translated once into this package's errors.
+"""Translates errors of aiohttp and asyncio into errors of this package.
 
 aiohttp's own errors are never chained, because their ``repr`` shows the request's headers.
 """
@@ -30,8 +30,8 @@ __all__ = ["FOREIGN_ERRORS", "known_flaw", "log_known_flaw", "summarize", "trans
 
 log = logging.getLogger("mintlify_async")
 
-# What aiohttp and asyncio raise when a request fails. Any other error is a defect and passes.
-# HttpProcessingError is what the parser in pure Python raises while a body is read.
+# The errors of aiohttp and asyncio for a failed request. Any other error is a defect and is not caught.
+# HttpProcessingError comes from the pure Python parser while it reads a body.
 FOREIGN_ERRORS = (
     aiohttp.ClientError,
     HttpProcessingError,
@@ -42,16 +42,16 @@ FOREIGN_ERRORS = (
     EOFError,
 )
 
-CLOSED = "session_closed"  # why a request has no answer when the session was closed meanwhile
+CLOSED = "session_closed"  # the `reason` if the session was closed during the request
 
 
 class AttemptLimit(NamedTuple):
-    """When an attempt must have its answer, and the timeout that says so.
+    """The time by which an attempt must have its response, and the timeout that sets this time.
 
     Attributes:
-        at: The moment by the loop's time. Infinity means no limit.
-        seconds: The timeout's length.
-        phase: The timeout's name: ``request``, ``first_event`` or ``total``.
+        at: The time of the limit, by the loop's time. Infinity means no limit.
+        seconds: The length of the timeout, in seconds.
+        phase: The name of the timeout: ``request``, ``first_event`` or ``total``.
     """
 
     at: float
@@ -60,15 +60,15 @@ class AttemptLimit(NamedTuple):
 
 
 def summarize(error: BaseException) -> CauseSummary:
-    """Return a stand-in for *error* that cannot show a key or a header, and clear its traceback."""
-    # aiohttp raises one and the same object whenever a response was closed, and each raise adds the
-    # frames that it passed to that object: kept, they would keep every reply alive.
+    """Return a replacement for *error* that cannot show a key or a header. Clear the traceback of *error*."""
+    # aiohttp raises the same object each time a response was closed, and each raise adds frames to the
+    # object. These frames would keep every reply in memory.
     error.__traceback__ = error.__context__ = None
     text = ""
     if isinstance(error, aiohttp.ClientHttpProxyError):
         text = _status_of(error)
     elif isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientResponseError):
-        text = ""  # their texts hold whole header blocks
+        text = ""  # their texts contain all headers
     elif isinstance(error, OSError | aiohttp.ClientError | RuntimeError):
         text = printable(str(error))
     name = f"{type(error).__module__.partition('.')[0]}.{type(error).__name__}".removeprefix("builtins.")
@@ -76,7 +76,7 @@ def summarize(error: BaseException) -> CauseSummary:
 
 
 def timed_out(operation: str, phase: str, seconds: float, sent: Sent, what: str = "") -> APITimeoutError:
-    """Return the error for an attempt that had no answer in time; *what* is missing, if it is no answer."""
+    """Return the error for an attempt without a response in time, or without *what*, if that is given."""
     words = {"connect": "could not connect", "first_event": "no event", "total": "not complete"}
     return APITimeoutError(
         f"{operation}: {what or words.get(phase, 'no answer')} within {seconds:g} s ({phase} timeout)",
@@ -90,22 +90,22 @@ def timed_out(operation: str, phase: str, seconds: float, sent: Sent, what: str 
 def translate(
     error: BaseException, call: Call, *, written: bool | None, limit: AttemptLimit
 ) -> MintlifyError:
-    """Return this package's error for one that ended a request before its headers had arrived.
+    """Return this package's error for *error*, which ended a request before its headers arrived.
 
     Args:
-        error: What aiohttp or asyncio raised.
+        error: The error of aiohttp or asyncio.
         call: The request.
-        written: Whether any byte of the body was handed to a live connection. None when there is no body.
-        limit: The limit on the attempt.
+        written: Whether a byte of the body was passed to a live connection. None if there is no body.
+        limit: The limit of the attempt.
     """
     operation = call.operation.name
     sent: Sent = "no" if written is False else "maybe"
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        # Nothing can have been written by then; but if that were wrong, it would cost a second job.
+        # Nothing can have been written at this point, but a mistake about this would cost a second job.
         return timed_out(operation, "connect", call.timeouts.connect, "maybe" if written else "no")
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientConnectorError):
         return timed_out(operation, limit.phase, limit.seconds, sent)
-    # A certificate's error is both a ValueError and an OSError.
+    # The error of a certificate is both a ValueError and an OSError.
     if isinstance(error, ValueError) and not isinstance(error, OSError) and not written:
         return ConfigurationError(
             "aiohttp rejected the request. Check base_url and proxy. "
@@ -137,7 +137,7 @@ def closed_here(operation: str, sent: Sent) -> APIConnectionError:
 
 
 def cut_short(operation: str, status: int) -> APIConnectionError:
-    """Return the error for an answer whose body arrived incomplete."""
+    """Return the error for a response whose body is incomplete."""
     return APIConnectionError(
         f"{operation}: the answer ({status}) was cut short", sent="maybe", operation=operation
     )
@@ -147,12 +147,12 @@ _BEFORE_SENDING = frozenset(("dns", "certificate", "tls", "proxy", "connect"))
 
 
 def _status_of(refusal: aiohttp.ClientHttpProxyError) -> str:
-    """Return the status and the words of a proxy."""
+    """Return the status and the message of a proxy."""
     return f"{refusal.status} {printable(refusal.message, 200)}".rstrip()
 
 
 def _describe(error: BaseException) -> tuple[str, str]:
-    """Return what happened in words, and the reason that the error carries."""
+    """Return a description of the error, and the error's ``reason``."""
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"could not resolve the host {printable(error.host, 80)}", "dns"
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ServerFingerprintMismatch):
@@ -173,18 +173,18 @@ def _describe(error: BaseException) -> tuple[str, str]:
     return "the request failed", "lost"
 
 
-# Applications pin aiohttp, so unsafe versions are allowed, with a warning.
-# Until this version, aiohttp's parser of responses has the flaw GHSA-cq5v-8q36-5273.
+# Applications pin aiohttp, so unsafe versions are allowed, with a warning. Before this version, aiohttp's
+# parser of responses has the flaw GHSA-cq5v-8q36-5273.
 FIRST_SAFE_VERSION = (3, 14, 3)
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
-    """Return the first three numbers of *version*: ``(3, 14, 0)`` for ``3.14.0rc1``."""
+    """Return the first three numbers of *version*, such as ``(3, 14, 0)`` for ``3.14.0rc1``."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
 def known_flaw(version: str) -> str | None:
-    """Return the flaw of aiohttp *version* and its fix, or None when no flaw is known."""
+    """Return the known flaw of aiohttp *version* and its fix, or None."""
     if version_numbers(version) >= FIRST_SAFE_VERSION:
         return None
     safe = ".".join(map(str, FIRST_SAFE_VERSION))
@@ -196,7 +196,7 @@ def known_flaw(version: str) -> str | None:
 
 @cache  # once per process
 def log_known_flaw(version: str) -> None:
-    """Log a warning when aiohttp *version* has a known flaw; a second call does nothing."""
+    """Log a warning if aiohttp *version* has a known flaw. Repeated calls do nothing."""
     flaw = known_flaw(version)
     if flaw is not None:
         log.warning("%s", flaw)

@@ -43,7 +43,7 @@ def find_operation(method: str, raw_path: str) -> tuple[str, dict[str, str]]:
     return "other", {}
 
 
-class Refusal(Exception):  # noqa: N818 - it is an answer, not an error
+class Refusal(Exception):  # noqa: N818 - it is a response, not an error
     """The service refuses a request."""
 
     def __init__(self, status: int, *messages: str, headers: Mapping[str, str] | None = None) -> None:
@@ -142,7 +142,7 @@ class Operations:
             search = search_step(question, page_size, results, number)
         in_headers, in_finish, thread_events = self._name_thread(thread, is_new=is_new)
         stream = content_events(content, number=number, thread=in_finish, search=search)
-        # A client that leaves at the first text is noticed, because it reads that before the end is sent.
+        # The client reads the first text before the end is sent, so the service sees that it disconnected.
         events: list[dict[str, Any] | float] = [*stream[:-1], *thread_events, 0.0, stream[-1]]
         pause = self.style.pause if rule.pause is None else rule.pause
         return event_stream(events, headers=headers | in_headers, pause=pause)
@@ -162,7 +162,7 @@ class Operations:
     ) -> tuple[dict[str, str], dict[str, Any], list[dict[str, Any]]]:
         """Return the headers, the fields of ``finish``, and the separate events that name the thread."""
         style = self.style.thread
-        key = {"threadKey": thread.key} if is_new and thread.key is not None else {}  # the key is sent once
+        key = {"threadKey": thread.key} if is_new and thread.key is not None else {}  # sent only once
 
         def fields(place: str) -> dict[str, Any]:
             own_id = {"threadId": thread.id} if place in style.id_in else {}
@@ -196,7 +196,7 @@ def _document(request: RecordedRequest) -> dict[str, Any]:
     if document is None:
         raise Refusal(400, "The body must be a JSON object")
     try:
-        check_json(document, "the body", depth=2 * MAX_DEPTH)  # one of its values may be nested so deep
+        check_json(document, "the body", depth=2 * MAX_DEPTH)  # one of its values may have this depth
     except ConfigurationError as error:  # it is nested too deep
         raise Refusal(400, str(error)) from None
     return document
@@ -210,7 +210,7 @@ def _prompt(request: RecordedRequest) -> str:
 
 
 def _query(question: str, earlier: str | None, context: Iterable[Mapping[str, Any]]) -> str:
-    """Return the search words: those of the question and its context, and after a short one, of *earlier*."""
+    """Return the search words: those of the question, its context and, for a short question, *earlier*."""
     short = earlier is not None and len(question.split()) <= 6  # "And with a timeout?" needs it
     return " ".join([question, *(one["value"][:400] for one in context), earlier or "" if short else ""])
 

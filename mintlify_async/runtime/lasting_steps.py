@@ -1,8 +1,8 @@
-"""Recordings: steps that continue after their callers have left, such as the record of a paid job.
+"""Recordings: steps that continue after a cancellation of the caller, such as the record of a paid job.
 
-The save of a conversation's turn is such a step, too.
+Another example is the save of a conversation's turn.
 
-They belong to one event loop, and closing the session waits for them.
+The steps belong to one event loop, and closing the session waits for them.
 """
 
 from __future__ import annotations
@@ -20,54 +20,54 @@ from .tasks import start_task
 __all__ = ["KeptStep", "Recordings"]
 
 RETRY_SECONDS: Final = 60.0
-"""For how long a step is retried, in seconds."""
+"""Time for which a step is retried, in seconds."""
 
 RECORD_PATIENCE: Final = 5.0
-"""How long a caller waits for the recording of its result, in seconds; close() waits as long."""
+"""Time for which a caller waits until its result is recorded, in seconds. close() waits as long."""
 
 CANCELLED_PATIENCE: Final = 0.25
-"""How long a caller that was cancelled still waits for a step, in seconds."""
+"""Time for which a cancelled caller still waits for a step, in seconds."""
 
 FIRST_PAUSE: Final = 0.05
-"""Seconds until a step is tried again; doubles each time."""
+"""Seconds until a step is tried again. The pause doubles each time."""
 
 LONGEST_PAUSE: Final = 0.25
-"""Longest such pause, in seconds."""
+"""Longest pause between two attempts, in seconds."""
 
 log = logging.getLogger("mintlify_async")
 
 
 class KeptStep:
-    """A step in a task of its own, which no caller cuts.
+    """A step in its own task, which no caller's cancellation stops.
 
-    Its error is raised to the first caller that waits for its result. It is logged if there is none until the
-    session is closed, and the next turn still receives it.
+    The first caller that waits for the result gets the step's error. If no caller has waited when the session
+    is closed, the error is logged, and the next turn still gets it.
 
     Args:
-        task: Does the step.
-        failure: What has failed if it fails, for the log.
+        task: The task of the step.
+        failure: The text for the log if the step fails.
     """
 
     def __init__(self, task: asyncio.Task[Any], failure: str) -> None:
         self._task = task
         self._failure = failure
-        self._waiting = 0  # callers
-        self._leave_at: float | None = None  # since a caller was cancelled
+        self._waiting = 0  # the number of waiting callers
+        self._leave_at: float | None = None  # set when a caller is cancelled
         self._is_told = self._is_logged = False
-        task.add_done_callback(self._done)  # the task keeps this until it is done
+        task.add_done_callback(self._done)  # the task keeps this object alive until it is done
 
     @property
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Whether the step has ended."""
         return self._task.done()
 
     async def ended(self, *, cancelled: bool = False) -> None:
-        """Wait for its end. The error is kept.
+        """Wait for the end of the step. Its error is kept.
 
-        A cancellation passes as soon as the step ends, or after 0.25 s.
+        A cancellation is raised as soon as the step ends, or after 0.25 s.
 
         Args:
-            cancelled: Whether the caller was cancelled before. It waits as long.
+            cancelled: Whether the caller was cancelled before. Then it also waits at most 0.25 s.
         """
         if self._task.done():
             return
@@ -81,8 +81,8 @@ class KeptStep:
             self._waiting -= 1
 
     async def _last_wait(self) -> None:
-        """Wait until it ends, or until 0.25 s have passed since the first cancellation of a caller."""
-        import anyio  # loaded on use, because it takes a tenth of the session's import time
+        """Wait until the step ends, or until 0.25 s after the first cancellation of a caller."""
+        import anyio  # loaded here, because it takes a tenth of the session's import time
 
         now = asyncio.get_running_loop().time()
         if self._leave_at is None:
@@ -91,7 +91,7 @@ class KeptStep:
             await asyncio.wait([self._task], timeout=max(0.0, self._leave_at - now))
 
     async def result(self, *, cancelled: bool = False) -> None:
-        """Wait as :meth:`ended` does, and raise the error if nobody has received it yet."""
+        """Wait as :meth:`ended` does. Raise the step's error if no caller has got it yet."""
         await self.ended(cancelled=cancelled)
         error = self._error()
         if error is not None:
@@ -109,31 +109,31 @@ class KeptStep:
         if task.cancelled():
             self.report()
         else:
-            task.exception()  # retrieved: asyncio does not log it, too
+            task.exception()  # mark as retrieved, so that asyncio does not log it as well
 
     def report(self) -> None:
-        """Log its error, if it has one and nobody has received it or waits for it."""
+        """Log the step's error, unless a caller got it or waits for it."""
         error = self._error()
         if error is not None and not self._waiting and not self._is_logged:
             self._is_logged = True
             log.error("%s", self._failure, exc_info=error)
 
     def __del__(self) -> None:
-        """Log an error that nobody has received."""
+        """Log an error that no caller got."""
         self.report()
 
 
 class Recordings:
-    """The steps of one event loop that are not done yet."""
+    """The unfinished steps of one event loop."""
 
     def __init__(self) -> None:
-        """Start without any."""
+        """Start without steps."""
         self._tasks: set[asyncio.Future[Any]] = set()
         self._kept_steps = weakref.WeakSet[KeptStep]()
 
     @contextmanager
     def following(self) -> Generator[None]:
-        """Let :meth:`close` wait for the end of the block."""
+        """Make :meth:`close` wait for the end of the block."""
         loop = asyncio.get_running_loop()
         call = loop.create_future()
         self._tasks.add(call)
@@ -145,11 +145,11 @@ class Recordings:
                 call.cancel()
 
     def keep(self, step: Coroutine[Any, Any, object], failure: str) -> KeptStep:
-        """Do *step* in a task of its own, which :meth:`close` waits for, and return it.
+        """Run *step* in its own task, for which :meth:`close` waits, and return the step.
 
         Args:
             step: The step.
-            failure: What has failed if it fails, for the log.
+            failure: The text for the log if the step fails.
         """
         kept_step = KeptStep(self._follow(start_task(step)), failure)
         self._kept_steps.add(kept_step)
@@ -167,18 +167,18 @@ class Recordings:
         patience: float,
         fields: Mapping[str, object] | None = None,
     ) -> Exception | None:
-        """Repeat *step* until it succeeds, for 60 s, and return when it has, or after *patience* seconds.
+        """Repeat *step* until it succeeds, for 60 s. Return after the success, or after *patience* seconds.
 
-        If the caller leaves, it continues in its own task. If it is given up, *failure* is logged.
+        If the caller is cancelled, the step continues in its own task. After 60 s, *failure* is logged.
 
         Args:
             step: The step.
-            failure: What has failed if it fails, for the log.
-            patience: How long the caller waits, in seconds.
-            fields: The fields of the line in the log.
+            failure: The text for the log if the step fails.
+            patience: Maximum time that the caller waits, in seconds.
+            fields: The fields of the log line.
 
         Returns:
-            None if the step is done. Otherwise its newest error.
+            None if the step has succeeded. Otherwise its last error.
         """
         errors = [Exception("no answer yet")]
         task = self._follow(start_task(_insist(step, failure, errors, fields)))
@@ -186,7 +186,7 @@ class Recordings:
         return errors[-1] if errors else None
 
     async def close(self) -> None:
-        """Wait until all writes are done. Give up after 5 s. Log the errors that nobody has received."""
+        """Wait until all steps are done, at most 5 s. Log the errors that no caller got."""
         loop = asyncio.get_running_loop()
         end = loop.time() + RECORD_PATIENCE
         while self._tasks and loop.time() < end:
@@ -203,7 +203,7 @@ async def _insist(
     errors: list[Exception],
     fields: Mapping[str, object] | None,
 ) -> None:
-    """Repeat *step* until it succeeds. *errors* has the newest error, and none after the success."""
+    """Repeat *step* until it succeeds. *errors* contains the last error, and is empty after a success."""
     loop = asyncio.get_running_loop()
     end, pause = loop.time() + RETRY_SECONDS, FIRST_PAUSE
     try:

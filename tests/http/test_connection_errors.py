@@ -20,7 +20,7 @@ from mintlify_async import (
     Thread,
 )
 from mintlify_async.errors import ServerError, UnexpectedResponseError
-from mintlify_async.http.failures import version_numbers
+from mintlify_async.http.connection_errors import version_numbers
 from tests.support.fault_catalogue import ALL, POSTS, call, script
 from tests.support.secret_guard import Keys
 

@@ -1,6 +1,6 @@
-"""Virtual time for tests. The event loop's time jumps ahead as soon as everything waits.
+"""Virtual time for tests. The event loop's time jumps ahead when all tasks wait.
 
-Half an hour of polling takes milliseconds. ``asyncio.sleep``, ``asyncio.timeout`` and ``loop.time`` of your
+Half an hour of polling takes milliseconds. ``asyncio.sleep``, ``asyncio.timeout`` and ``loop.time`` in your
 own code are also virtual, because the time of the event loop itself is replaced.
 
 The time stands still while a task can run, and while a thread works for ``asyncio.to_thread``,
@@ -33,23 +33,23 @@ if sys.platform == "linux":
     from fcntl import ioctl
 
 EPOCH: Final = 1_767_225_600.0
-"""2026-01-01T00:00:00Z: the date at the start of virtual time, so that dates in tests never change."""
+"""2026-01-01T00:00:00Z: the date at the start of virtual time, so that dates in tests do not change."""
 
 LOOK_SECONDS = 0.0005
-"""Real seconds between two looks while a thread works or the kernel still delivers bytes."""
+"""Real seconds between two checks while a thread works or the kernel still delivers bytes."""
 
 LONGEST_DELIVERY = 5.0
-"""Real seconds after which bytes that the kernel has not delivered no longer stop the time."""
+"""After this many real seconds, bytes that the kernel has not delivered do not stop the time any more."""
 
 LONGEST_START = 1.0
-"""Real seconds in which a thread takes up its work. A future that no thread runs stops the time no longer."""
+"""Real seconds in which a thread must start its work. After that, its future stops the time no longer."""
 
 CLOSING_SECONDS = 0.05
-"""Real seconds, once for each connection, in which the last bytes of an end that was closed arrive."""
+"""Real seconds for the last bytes of a closed end to arrive, once for each connection."""
 
 
 TCP_ESTABLISHED = 1
-"""The state of a connection that no end has closed, as Linux counts them."""
+"""The state of a connection that neither end has closed, in Linux's numbers."""
 
 
 class VirtualTime:
@@ -65,7 +65,7 @@ class VirtualTime:
         self._connections = _Connections(loop, selector)
         self._in_executors = 0
         self._futures = WeakKeyDictionary[Future[Any], float]()
-        self.started_at = self.seconds = float(int(loop.time()) + 1)  # an integer keeps times exact
+        self.started_at = self.seconds = float(int(loop.time()) + 1)  # whole seconds, so that sums are exact
         self._replaced: list[tuple[object, str, object]] = [
             (loop, "time", self.loop_time),
             (loop, "run_in_executor", self.run_in_executor),
@@ -103,7 +103,7 @@ class VirtualTime:
         return self.seconds
 
     def run_in_executor(self, *arguments: Any) -> asyncio.Future[Any]:
-        """Count the call. The time stands still until it has returned."""
+        """Count the call. The time stands still until the call has returned."""
         future = self._run_in_executor(*arguments)
         self._in_executors += 1
         future.add_done_callback(self._executor_returned)
@@ -119,9 +119,9 @@ class VirtualTime:
             return events
         if self._in_executors or self._threads_work() or self._connections.deliver():
             return self._select(LOOK_SECONDS)
-        if events := self._select(0):  # the last bytes arrived, or a thread returned, between the two looks
+        if events := self._select(0):  # the last bytes arrived, or a thread returned, between the two checks
             return events
-        if timeout is None:  # nothing is due, so only the outside can continue
+        if timeout is None:  # no timer is due, so only an outside event can continue the loop
             return self._select(None)
         if self._quiet and (events := self._select(self._quiet)):
             return events
@@ -129,18 +129,18 @@ class VirtualTime:
         return []
 
     def note_future(self, source: object, destination: object) -> None:
-        """Note a future of a thread that ``asyncio.wrap_future`` gives to this loop."""
+        """Record a thread's future that ``asyncio.wrap_future`` connects to this loop."""
         if isinstance(source, Future) and getattr(destination, "get_loop", lambda: None)() is self._loop:
             self._futures[source] = time.monotonic() + LONGEST_START
 
     def _threads_work(self) -> bool:
-        """Return whether a thread works for this loop, or is about to begin."""
+        """Return whether a thread works for this loop, or is about to start."""
         now = time.monotonic()
         if any(
             one.running() or (now < begun and not one.done()) for one, begun in list(self._futures.items())
         ):
             return True
-        # anyio has no list of its threads. Each knows its loop and the queue of the idle ones.
+        # anyio has no list of its threads. Each thread has its loop and the queue of idle threads.
         return any(
             getattr(thread, "loop", None) is self._loop
             and thread not in getattr(thread, "idle_workers", (thread,))
@@ -148,13 +148,13 @@ class VirtualTime:
         )
 
     def _next_timer(self, about: float) -> float:
-        # Adding the seconds until the next timer may miss its time by a rounding error.
+        # The sum of the time and the seconds until the next timer may miss the timer by a rounding error.
         timers: list[asyncio.TimerHandle] = getattr(self._loop, "_scheduled", [])
         return timers[0].when() if timers and abs(timers[0].when() - about) < 1e-6 else about
 
 
 _watching: set[VirtualTime] = set()
-_chain_future: Any = getattr(futures, "_chain_future")  # noqa: B009 - there is no public way to see the threads
+_chain_future: Any = getattr(futures, "_chain_future")  # noqa: B009 - no public way to find the threads
 
 
 def _chain_and_note(source: Any, destination: Any) -> None:
@@ -164,16 +164,16 @@ def _chain_and_note(source: Any, destination: Any) -> None:
 
 
 def _watch_futures(virtual: VirtualTime, *, watch: bool) -> None:
-    """Let *virtual* see each future that ``asyncio.wrap_future`` connects, or no longer."""
+    """Report each future of ``asyncio.wrap_future`` to *virtual*, or stop reporting."""
     (_watching.add if watch else _watching.discard)(virtual)
     setattr(futures, "_chain_future", _chain_and_note if _watching else _chain_future)  # noqa: B010 - as above
 
 
 class _Connections:
-    """Checks whether the kernel still carries bytes between two TCP connections of one loop."""
+    """Checks whether the kernel is still delivering bytes between two TCP connections of one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, selector: selectors.BaseSelector) -> None:
-        # The selector lacks connections that are not read at the moment. This private dictionary has them.
+        # The selector does not contain connections that are not read now. This private dictionary does.
         self._transports: Mapping[int, asyncio.Transport] = getattr(loop, "_transports", {})
         self._selector = selector
         self._under_way_since: float | None = None
@@ -217,7 +217,7 @@ def _addresses(transport: asyncio.Transport) -> tuple[object, object]:
 
 
 def _carries(sender: asyncio.Transport, receiver: asyncio.Transport) -> bool:
-    """Return whether the kernel has bytes of *sender* that it has not given to *receiver*."""
+    """Return whether the kernel has bytes of *sender* that *receiver* has not received."""
     if sys.platform != "linux" or not _unacknowledged(sender):
         return False
     _socket(receiver).setsockopt(
@@ -231,7 +231,7 @@ def _unacknowledged(transport: asyncio.Transport) -> int:
 
 
 def other_end_closes(transport: asyncio.Transport | None) -> bool:
-    """Return whether the other end of a connection has been closed, or is closing in the running loop."""
+    """Return whether the other end of a connection was closed, or is being closed in the running loop."""
     if transport is None or not _is_open_tcp(transport):
         return False
     if sys.platform == "linux":
@@ -258,18 +258,18 @@ def virtual_time(*, quiet: float = 0.0) -> Generator[VirtualTime]:
                 await session.run_job("Fix the typos", timeout=900)
         assert time.now() >= 3    # virtual seconds; the block took milliseconds
 
-    The dates of this package become virtual, too. The loop's time never goes back, not even after the block.
+    The dates of this package also become virtual. The loop's time never goes back, also after the block.
 
     Args:
-        quiet: Real seconds of quiet before each move of the time (default: 0). Use 0.1 if another process
-            or another thread's loop takes part, such as Redis.
+        quiet: Real seconds without activity before each jump of the time (default: 0). Use 0.1 if another
+            process or another thread's loop takes part, such as Redis.
 
     Raises:
         StateError: The running loop's time cannot be replaced, such as uvloop's, or it is already virtual.
     """
     loop = asyncio.get_running_loop()
     if is_virtual(loop):
-        raise StateError("the time of this event loop is virtual already")
+        raise StateError("the time of this event loop is already virtual")
     selector = _selector_of(loop)
     if selector is None:
         raise StateError(

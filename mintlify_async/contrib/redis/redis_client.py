@@ -1,8 +1,8 @@
-"""Lua scripts on a Redis client. Each runs within a time limit, on any event loop.
+"""Runs Lua scripts on a Redis client, within a time limit, on any event loop.
 
-Redis runs a script completely or not at all. Scripts take the time from the server, so that computers whose
-clocks differ by minutes agree. All keys of one script have the same hash tag (the part in braces), so that a
-cluster keeps them on one node.
+Redis runs a script completely or not at all. Scripts use the server's time, so that computers with different
+clocks agree. All keys of one script have the same hash tag (the text in braces), so that a cluster keeps them
+on one node.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ try:
     import redis
     from redis.asyncio import ConnectionPool, Redis, RedisCluster
     from redis.commands.core import AsyncScript
+    from redis.exceptions import ConnectionError as RedisConnectionError
+    from redis.exceptions import ReadOnlyError
     from redis.exceptions import TimeoutError as RedisTimeoutError
 except ModuleNotFoundError as error:
     raise extra_missing("redis", error) from None
@@ -24,39 +26,39 @@ except ModuleNotFoundError as error:
 from mintlify_async.checks import LARGEST, check_number
 from mintlify_async.errors import ConfigurationError
 
-from ..remote_steps import FirstLoop, StepLine, described
+from ..remote_steps import AWAY, STEP_SECONDS, FirstLoop, StepLine, described
 
 Argument = str | bytes | int | float
 
 T = TypeVar("T")
 
 CONNECTIONS: Final = 32
-"""Scripts at a time on one client. More would not be faster: Redis runs them one after the other."""
+"""Number of scripts at the same time on one client. More is not faster, because Redis runs one at a time."""
 
 
 TEXT: Final = "aé€😀"
-"""Text that every encoding but UTF-8 changes or refuses."""
+"""A text that every encoding except UTF-8 changes or refuses."""
 
 
 class RedisClient(Protocol):
-    """The methods used of ``redis.asyncio.Redis`` and ``redis.asyncio.RedisCluster``."""
+    """The methods of ``redis.asyncio.Redis`` and ``redis.asyncio.RedisCluster`` that this package uses."""
 
     def evalsha(self, sha: str, numkeys: int, /, *keys_and_args: Any) -> Any:
         """Run the script that the server has cached under *sha*."""
 
     def script_load(self, script: bytes, /) -> Any:
-        """Let the server cache *script*."""
+        """Make the server cache *script*."""
 
     def pipeline(self, *, transaction: bool) -> Any:
-        """Return the pipeline for the commands of one round trip."""
+        """Return a pipeline for the commands of one round trip."""
 
 
 SILENCES: Final = (TimeoutError, RedisTimeoutError)
-"""Errors of a Redis that does not answer. Any other error fails its own step only."""
+"""Errors of a Redis that does not respond. Any other error fails only its own step."""
 
 
 class ClientConnections:
-    """The connections of one client, and the line of the scripts of all stores that use it."""
+    """The connections of one client, and the line of scripts of all stores with this client."""
 
     def __init__(self, client: RedisClient) -> None:
         self.pool = getattr(client, "connection_pool", None)
@@ -67,7 +69,7 @@ class ClientConnections:
         """Return whether the client's connections belong to the running loop.
 
         Raises:
-            ConfigurationError: They belong to another loop, and cannot be made again on this one.
+            ConfigurationError: They belong to another loop, and cannot be opened again on this loop.
         """
         if self._first_loop.is_running() or self.pool is None:
             return True
@@ -81,14 +83,19 @@ class ClientConnections:
 
 
 def new_line(places: int) -> StepLine:
-    """Return a line for so many scripts at a time."""
-    # Clients raise any error, for instance AttributeError for a lost connection.
+    """Return a line for *places* scripts at the same time."""
+    # Clients raise any error, for example AttributeError for a lost connection.
     return StepLine("Redis", places, (Exception,), explain)
 
 
 def explain(error: Exception) -> tuple[str, bool]:
-    """Return the reason of *error*, and whether scripts in the line would wait for nothing, too."""
-    return described(error), isinstance(error, SILENCES)
+    """Return the reason of *error*, and whether the waiting scripts would also get no response."""
+    reason = described(error)
+    if isinstance(error, (OSError, RedisConnectionError, *SILENCES)):
+        reason = f"{reason}; {AWAY}"
+    elif isinstance(error, ReadOnlyError):
+        reason = f"{reason}; the server is a replica, perhaps since a failover: let the client connect again"
+    return reason, isinstance(error, SILENCES)
 
 
 _connections: weakref.WeakKeyDictionary[object, ClientConnections] = weakref.WeakKeyDictionary()
@@ -109,10 +116,10 @@ class RedisScripts:
     used directly. On any other loop, each step opens a connection with the client's settings and closes it.
 
     Args:
-        client: A ``redis.asyncio.Redis`` or ``RedisCluster`` whose ``encoding`` is UTF-8. It stays yours
-            and is never closed here.
+        client: A ``redis.asyncio.Redis`` or ``RedisCluster`` whose ``encoding`` is UTF-8. It is not closed
+            here.
         namespace: The prefix of every key.
-        timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
+        timeout: Maximum duration of one step, in seconds. The client's own timeouts do not change it.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -123,10 +130,10 @@ class RedisScripts:
         client: RedisClient,
         *,
         namespace: str = "mintlify",
-        timeout: float = 2.0,
+        timeout: float = STEP_SECONDS,
     ) -> None:
-        """Keep the client. Redis is not asked yet."""
-        # redis.Redis and the class have the same methods.
+        """Store the client. Nothing is sent to Redis yet."""
+        # redis.Redis and the class itself have the same methods.
         unfit = isinstance(client, type | redis.Redis | redis.RedisCluster)
         if unfit or not hasattr(client, "evalsha"):
             raise ConfigurationError(
@@ -140,11 +147,11 @@ class RedisScripts:
         self._namespace = _check_namespace(namespace)
 
     def __repr__(self) -> str:
-        """Show the namespace; the client's URL may contain a password."""
+        """Show the namespace. The client is left out, because its URL may contain a password."""
         return f"{type(self).__name__}(namespace={self._namespace!r})"
 
     async def _run(self, script: str, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
-        """Run *script* in a step and return its result. Raises the errors of :meth:`_step`."""
+        """Run *script* in a step and return its result. Raise the errors of :meth:`_step`."""
 
         async def step(client: Redis) -> Any:
             return await AsyncScript(client, script.encode())(keys, args)
@@ -152,10 +159,10 @@ class RedisScripts:
         return await self._step(step)
 
     async def _step(self, step: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-        """Return the result of *step*, which gets the client.
+        """Return the result of *step*, which takes the client.
 
         Raises:
-            StateError: There was no answer in time, or it was an error.
+            StateError: There was no response in time, or it was an error.
             ConfigurationError: The client's connections belong to another event loop.
         """
         connections = _connections.get(self._client) or _connections.setdefault(
@@ -168,19 +175,19 @@ class RedisScripts:
 
 
 async def _on_ready_client(client: RedisClient, step: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-    """Run *step* on *client*. A cluster client is not safe for steps that initialize it at the same time."""
+    """Run *step* on *client*. Two steps must not initialize a cluster client at the same time."""
     if isinstance(client, RedisCluster):
         await client.initialize()
     return await step(client)
 
 
 def text(value: object) -> str:
-    """Return a reply as text, whether the client decodes replies or not."""
+    """Return a reply as text. The client may or may not have decoded it."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _check_encoding(client: RedisClient) -> None:
-    """Refuse a client that writes text in another form than other processes read it."""
+    """Refuse a client with another encoding, because other processes could not read its text."""
     if isinstance(client, Redis | RedisCluster):
         encoder = cast("Any", client.get_encoder())
         try:
@@ -194,7 +201,7 @@ def _check_encoding(client: RedisClient) -> None:
 
 
 def _check_namespace(namespace: object) -> str:
-    # A brace would change which part of the key is the hash tag.
+    # A brace would change the hash tag of the key.
     if not isinstance(namespace, str) or not namespace or set(namespace) & set("{}"):
         raise ConfigurationError(
             f"namespace must be a string without braces that is not empty, not {namespace!r}",

@@ -1,8 +1,8 @@
-"""Values of this package as fields of pydantic's models, and so as results of FastAPI's handlers.
+"""Lets values of this package be fields of pydantic models, and so results of FastAPI handlers.
 
-pydantic calls the two hooks of :class:`InModels` when a class is used as a field. Only then is its core
-imported: this package does not depend on pydantic. FastAPI's encoder, which writes the result of a handler
-without a return annotation, calls ``dict(value)``. In JSON, a value is the object that its ``to_wire`` or
+pydantic calls the two hooks of :class:`InModels` when a class is used as a field. Only these hooks import
+pydantic's core, because this package does not depend on pydantic. FastAPI's encoder calls ``dict(value)`` for
+the result of a handler without a return annotation. In JSON, a value is the object that its ``to_wire`` or
 ``to_dict`` returns.
 """
 
@@ -28,21 +28,21 @@ _PART: Final = {"type": "object", "properties": {"type": {"type": "string"}}, "r
 
 
 class InModels:
-    """Base of the classes that can be fields of a model. Each reads and writes itself as a JSON object."""
+    """Base of the classes that can be fields of a model. Each class reads and writes a JSON object."""
 
     __slots__ = ()
 
     @classmethod
     def _from_model(cls, content: object) -> Self:
-        """Return the value in the JSON value *content*. Raise ValueError if it is not such a value."""
+        """Return the value of a JSON object. If *content* is no such object, raise ValueError."""
         raise NotImplementedError
 
     def _to_model(self) -> dict[str, Any]:
         """Return the JSON object."""
         raise NotImplementedError
 
-    if not TYPE_CHECKING:  # type checkers reject a loop over a value, and ask for its attributes
-        __iter__ = None  # or Python would iterate over it with __getitem__
+    if not TYPE_CHECKING:  # so type checkers report a loop over a value
+        __iter__ = None  # without it, Python would iterate with __getitem__
 
         def keys(self):
             """Return the names of the fields of the JSON object, for ``dict(value)``."""
@@ -68,23 +68,23 @@ class InModels:
         def write(value: object) -> dict[str, Any]:
             if isinstance(value, InModels):
                 return without_halves(value._to_model())
-            # pydantic tries the next type of a union
+            # With this error, pydantic tries the next type of a union.
             raise PydanticSerializationUnexpectedValue(f"expected {cls.__name__}, got {type(value).__name__}")
 
-        # A dump in Python's mode keeps the value.
+        # A dump in Python mode keeps the value as it is.
         serialization = core_schema.plain_serializer_function_ser_schema(write, when_used="json")
         return core_schema.no_info_before_validator_function(
             read,
             core_schema.any_schema(),
             serialization=serialization,
-            ref=f"{cls.__module__}.{cls.__qualname__}:{id(cls)}",  # OpenAPI has each class once, by its name
+            ref=f"{cls.__module__}.{cls.__qualname__}:{id(cls)}",  # each class once in OpenAPI, by its name
         )
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Return the JSON schema, which OpenAPI shows."""
+        """Return the JSON schema that OpenAPI shows."""
         reference = handler(schema)
         handler.resolve_ref_schema(reference).update({"title": cls.__name__, **cls._model_schema()})
         return reference
@@ -102,7 +102,7 @@ def schema_of(kind: Any) -> dict[str, Any]:
     if get_origin(kind) is tuple:
         return {"type": "array", "items": _PART}
     if get_origin(kind) is Literal or any(get_origin(option) is Literal for option in get_args(kind)):
-        kind = str  # some words, or any
+        kind = str  # documented words, but any other is allowed
     return dict(_JSON_TYPES.get(kind, {}))
 
 
@@ -112,5 +112,5 @@ def or_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def object_schema(properties: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
-    """Return the JSON schema of an object with *properties*, which may have other fields, too."""
+    """Return the JSON schema of an object with *properties*. It may also have other fields."""
     return {"type": "object", "properties": dict(properties), "required": required}
