@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ..rendering.edits import Edits
     from ..settings.options import Observation
 
-__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "has_queued", "next_delta", "sent_key"]
+__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "sent_key", "stream_of"]
 
 AFTER_FINISH: Final = Grace(quiet=1.0, total=5.0)
 """Seconds for which the connection stays open for events after ``finish``, ``abort`` or ``error``."""
@@ -266,7 +266,7 @@ class Reply(Extras, AsyncOnly):
         if self._stream is None:
             call, self._call = self._call, None
             assert call is not None
-            self._stream = MessageStream(message=call.continued, thread=call.thread, site=self._site)
+            self._stream = MessageStream(call.continued, call.thread, self._site)
         return self._stream
 
     def _received(self) -> ResponseInfo | None:
@@ -681,16 +681,9 @@ def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
         method()
 
 
-def has_queued(reply: Reply) -> bool:
-    """Return whether events have arrived that were not returned yet."""
-    stream = reply._stream  # pyright: ignore[reportPrivateUsage] - defined in this file
-    return stream is not None and stream.has_queued
-
-
-def next_delta(reply: Reply) -> StreamEvent | None:
-    """Return the next event if it has arrived and is a usual delta. The reply takes no step."""
-    stream = reply._stream  # pyright: ignore[reportPrivateUsage] - defined in this file
-    return None if stream is None or reply.closed else stream.next_delta()
+def stream_of(reply: Reply) -> MessageStream:
+    """Return the stream of *reply*. Between two steps, its ``next_delta()`` may be called."""
+    return reply._so_far()  # pyright: ignore[reportPrivateUsage] - defined in this file
 
 
 def sent_key(reply: Reply) -> str | None:
