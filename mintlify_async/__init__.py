@@ -6,7 +6,7 @@ The documentation is in the folder ``docs`` of this package: ``llms.txt`` has a 
 ``python -m mintlify_async docs WORD`` prints the pages that contain a text.
 
 Each name is loaded from its module when it is first used (PEP 562), so
-``import mintlify_async`` takes next to no time. Type checkers read ``__init__.pyi``,
+``import mintlify_async`` is fast. Type checkers read ``__init__.pyi``,
 which names the same modules.
 """
 
@@ -38,7 +38,7 @@ _MODULES = {
     "JobTimeoutError": "errors",
     "Ledger": "jobs.ledger",
     "Limit": "quota.counted_limits",
-    "MemoryStore": "storage.memory",
+    "MemoryStore": "storage.memory_store",
     "Message": "messages",
     "MintlifyError": "errors",
     "MintlifySession": "session",
@@ -81,7 +81,7 @@ __all__ = [*_MODULES, "__version__"]  # pyright: ignore[reportUnsupportedDunderA
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
-        raise _import_module(".habits", __name__).missing_name(__name__, name)
+        raise _import_module(".wrong_names", __name__).missing_name(__name__, name)
     value = getattr(_import_module(f".{_MODULES[name]}", __name__), name)
     globals()[name] = value  # the next use does not call this function
     return value

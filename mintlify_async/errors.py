@@ -493,4 +493,4 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - pyright reads the c
 if not TYPE_CHECKING:  # a type checker reports the mistake without it
 
     def __getattr__(name: str) -> object:
-        raise import_module(".habits", __package__).missing_name(__name__, name)
+        raise import_module(".wrong_names", __package__).missing_name(__name__, name)

@@ -12,11 +12,10 @@ from attrs import evolve
 
 from .assistant.reply import Reply
 from .checks import ANONYMOUS, URLObject, check_function, check_type, check_wait
-from .habits import helpful
 from .http.attempts import quota_left, unblock
 from .http.session_core import Core, Lifetime, Shared
+from .jobs.create_and_poll import create, observed
 from .jobs.handle import JobHandle, handle_for, wait_for_own
-from .jobs.requests import create, observed
 from .messages import Message, Question
 from .model.context_and_filter import ContextItem, SearchFilter
 from .model.job_record import Job
@@ -24,7 +23,7 @@ from .model.job_ref import JobRef
 from .model.secret import hidden
 from .model.thread import Thread
 from .model.wire_value import MISSING, Missing, load_converter
-from .protocol.calls import AskOptions, ask_call, create_job_call
+from .protocol.requests import AskOptions, ask_call, create_job_call
 from .runtime.lasting_steps import Recordings
 from .runtime.logs import caller, log_fields
 from .settings.api_keys import KeySource
@@ -34,6 +33,7 @@ from .settings.options import DEFAULT_RETRIEVAL_PAGE_SIZE, Observer, Options, Ti
 from .settings.poll_policy import DEFAULT_TIMEOUT, PollPolicy
 from .settings.proxy_and_tls import transport_settings
 from .settings.retry_policy import RetryPolicy
+from .wrong_names import helpful
 
 if TYPE_CHECKING:
     import aiohttp
@@ -77,8 +77,7 @@ class MintlifySession:
             unset, ``MINTLIFY_API_KEY`` is used if it has the prefix of that key.
         base_url: The service's URL. Environment: ``MINTLIFY_BASE_URL``. Without *allow_insecure_http*, plain
             http is allowed only to this machine.
-        retrieval_page_size: The number of search results for an answer (default: 5). None leaves the field
-            out.
+        retrieval_page_size: Number of search results for an answer (default: 5). None leaves the field out.
         headers: Additional headers for every request.
         extra_body: Additional fields for the body of every request. They replace fields of the same name.
         retry: When a failed request is sent again; see :class:`RetryPolicy`.
@@ -96,8 +95,7 @@ class MintlifySession:
         observer: Follows each operation from start to end, for tracing; see :class:`Observer`.
 
     Raises:
-        ConfigurationError: An argument is invalid. ``.field`` names it. A missing key is an error of the call
-            that needs it.
+        ConfigurationError: An argument is invalid. ``.field`` names it. Only calls report a missing key.
     """
 
     def __init__(
@@ -447,7 +445,8 @@ class MintlifySession:
 
             customer = session.with_options(assistant_key=key, domain="acme", admin_key=None)
 
-        Closing the new session leaves the connections open. Closing this session closes them for both.
+        Closing the new session leaves the connections open. Closing this session closes the connections of
+        both.
 
         Args:
             timeouts: Other timeouts.

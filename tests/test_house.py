@@ -22,7 +22,7 @@ PACKAGE = Path(mintlify_async.__file__).parent
 
 FLOORS = [
     {"errors", "version"},
-    {"checks", "habits"},
+    {"checks", "wrong_names"},
     {"runtime", "model"},
     {"events", "messages", "storage"},
     {"quota", "rendering"},
@@ -86,8 +86,8 @@ FRIENDS = {
     ("contrib", "errors"),
     ("contrib", "checks"),
     ("contrib", "settings"),  # the protocol of an observer
-    ("contrib", "habits"),  # one table for the old names of all wings
-    ("testing", "habits"),
+    ("contrib", "wrong_names"),  # one table for the old names of all wings
+    ("testing", "wrong_names"),
 }
 """Outer wings that may import what another wing does not offer to users."""
 

@@ -11,7 +11,6 @@ from attrs import frozen
 
 from ..checks import check_bool, check_number, check_optional_text, check_site, check_text
 from ..errors import ConfigurationError, StateError
-from ..habits import helpful
 from ..messages import Message
 from ..model.pydantic_fields import InModels, object_schema, or_null, schema_of
 from ..model.response_info import ResponseInfo
@@ -23,6 +22,7 @@ from ..rendering.finding_sources import AnswerSource, sources_of
 from ..rendering.readable_text import text_after
 from ..rendering.suggestions import Suggestion, suggestions_of
 from ..runtime.logs import Place, line_of
+from ..wrong_names import helpful
 from .stream_state import MessageStream
 
 HOW_TO_READ: Final = (
@@ -87,8 +87,8 @@ class Answer(Extras, InModels):
         abort_reason: The service's reason for an abort, or None.
         response: Status, headers and request id of the response, or None.
         events_seen: The number of events of the answer.
-        site: The site URL, or None. With it, the paths in sources, suggestions and links of the text become
-            full URLs.
+        site: The site URL, or None. With it, paths in sources, suggestions and links of the text are full
+            URLs.
         earlier_text: The text of messages that were replaced, because a second ``start`` had another id. This
             text was shown before, so ``text`` starts with it.
     """

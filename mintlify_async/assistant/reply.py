@@ -1,8 +1,7 @@
 """Reply: one answer of the assistant, which is read while it arrives.
 
 :mod:`.stream_state` splits and decodes the bytes, decides when an answer ends, and does no I/O. This module
-opens the connection, waits for its bytes and closes it. ``AFTER_FINISH`` limits the reading after the
-answer's end.
+opens the connection, waits for bytes and closes it. ``AFTER_FINISH`` limits the reading after the end.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from ..errors import (
     UnexpectedResponseError,
 )
 from ..events import Finish, StreamEvent
-from ..habits import AsyncOnly, helpful
 from ..http.attempts import open_answer
 from ..http.live_response import Grace
 from ..http.observer import note
@@ -36,6 +34,7 @@ from ..model.thread import Thread
 from ..protocol.responses import response_info
 from ..runtime.logs import Place, caller
 from ..runtime.time_limits import TimeLimit
+from ..wrong_names import AsyncOnly, helpful
 from .answer import HOW_TO_READ, Answer, Extras, already_read, ended, warn_unread
 from .stream_state import MessageStream
 from .text_stream import TextStream
@@ -43,11 +42,11 @@ from .text_stream import TextStream
 if TYPE_CHECKING:
     from ..http.live_response import LiveResponse
     from ..http.session_core import Core
-    from ..protocol.calls import Call
+    from ..protocol.requests import Call
     from ..rendering.edits import Edits
     from ..settings.options import Observation
 
-__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "has_queued", "sent_key"]
+__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "sent_key", "stream_of"]
 
 AFTER_FINISH: Final = Grace(quiet=1.0, total=5.0)
 """Seconds for which the connection stays open for events after ``finish``, ``abort`` or ``error``."""
@@ -267,7 +266,7 @@ class Reply(Extras, AsyncOnly):
         if self._stream is None:
             call, self._call = self._call, None
             assert call is not None
-            self._stream = MessageStream(message=call.continued, thread=call.thread, site=self._site)
+            self._stream = MessageStream(call.continued, call.thread, self._site)
         return self._stream
 
     def _received(self) -> ResponseInfo | None:
@@ -519,8 +518,7 @@ class Reply(Extras, AsyncOnly):
             self._turn.stepped()
         grace = (AFTER_DONE if stream.done_seen else AFTER_FINISH) if stream.complete else None
         try:
-            # No local variable for the bytes, because they may repeat a key, and later errors show this
-            # frame.
+            # No local variable for the bytes: they may repeat a key, and later errors show this frame.
             _feed(stream, await live_response.read(stream.events_seen, grace))
         except MintlifyError as error:
             if isinstance(error, APITimeoutError) and error.phase == "first_event":
@@ -683,9 +681,9 @@ def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
         method()
 
 
-def has_queued(reply: Reply) -> bool:
-    """Return whether events have arrived that were not returned yet."""
-    return reply._so_far().has_queued  # pyright: ignore[reportPrivateUsage] - defined in this file
+def stream_of(reply: Reply) -> MessageStream:
+    """Return what *reply* takes its events from. Between two steps, ``next_delta()`` may be called."""
+    return reply._so_far()  # pyright: ignore[reportPrivateUsage] - defined in this file
 
 
 def sent_key(reply: Reply) -> str | None:

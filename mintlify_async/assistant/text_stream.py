@@ -8,7 +8,7 @@ from typing import Protocol, Self
 
 from ..errors import StateError
 from ..events import StreamEvent
-from ..habits import AsyncOnly
+from ..wrong_names import AsyncOnly
 from .message_builder import GrowingText
 
 

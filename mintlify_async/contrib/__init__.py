@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..habits import missing_names
+from ..wrong_names import missing_names
 
 
 def extra_missing(extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError:

@@ -11,8 +11,7 @@ generative AI (``semantic-conventions-genai``). They are still in development. A
 conventions do not have for an ``invoke_agent`` client span start with ``mintlify.``. Prompts, answers and the
 texts of errors, which may quote them, are recorded only if *capture_content* is set. A cancelled operation
 has ``error.type`` = ``CancelledError``. If you leave a reply before its end, the span has no error. The span
-is the parent of the spans of aiohttp's instrumentation. It is not the current span while your code handles an
-event.
+is the parent of aiohttp's spans. It is not the current span while your code handles an event.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ..errors import APIStatusError, OutcomeUnknownError, QuotaExceededError, RateLimitError
-from ..habits import helpful
 from ..settings.options import Fact
 from ..version import __version__
+from ..wrong_names import helpful
 from . import extra_missing
 
 try:

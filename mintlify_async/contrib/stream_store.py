@@ -7,8 +7,8 @@ from typing import Final
 from attrs import field, frozen
 
 from mintlify_async.checks import LARGEST, check_field, check_number
-from mintlify_async.habits import helpful
 from mintlify_async.storage.store import NothingToClose
+from mintlify_async.wrong_names import helpful
 
 GRACE_SECONDS: Final = 60.0
 """Default number of seconds for which an answer continues without a reader."""

@@ -16,13 +16,13 @@ from attrs import evolve
 from ..assistant.reply import Reply
 from ..checks import check_name
 from ..errors import ConfigurationError, StateError
-from ..habits import helpful
 from ..http.session_core import Core
 from ..messages import Message, Question, coerce_messages
 from ..model.strict_json import as_object
 from ..model.thread import Thread
-from ..protocol.calls import AskOptions, Call, TurnOptions, ask_call, check_turn_options, new_message_id
+from ..protocol.requests import AskOptions, Call, TurnOptions, ask_call, check_turn_options, new_message_id
 from ..storage.store import Store
+from ..wrong_names import helpful
 from .history import History, TurnQuestion, messages_to_send
 from .records import FORMAT, NAME_CHARACTERS, coerce_history, heads_of, read_fields
 from .transcript import ConversationSettings, Transcript

@@ -29,7 +29,7 @@ from ..model.job_record import Job
 from ..model.operation import OPERATIONS, OperationName
 from ..model.response_info import lower_headers
 from ..model.secret import Secret, mask_secret
-from ..protocol.calls import Call
+from ..protocol.requests import Call
 from ..protocol.responses import WholeResponse, read_job, request_id
 from ..protocol.status_errors import status_error
 from ..runtime import dates
@@ -326,8 +326,7 @@ class _Attempts:
         except BaseException:
             await self._refund(slot)
             raise
-        # The service's refusal of the previous attempt is more useful than the quota's refusal of this
-        # attempt.
+        # The service's refusal of the previous attempt is more useful than the quota's refusal of this one.
         raise self.error from self.error.__cause__
 
     async def _take(self, slot: Lease) -> Lease:

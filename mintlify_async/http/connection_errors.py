@@ -24,7 +24,7 @@ from ..errors import (
     StateError,
     printable,
 )
-from ..protocol.calls import Call
+from ..protocol.requests import Call
 
 __all__ = ["FOREIGN_ERRORS", "known_flaw", "log_known_flaw", "summarize", "translate", "version_numbers"]
 
@@ -46,7 +46,7 @@ CLOSED = "session_closed"  # the `reason` if the session was closed during the r
 
 
 class AttemptLimit(NamedTuple):
-    """When an attempt must have its response, and the timeout that sets this limit.
+    """The time by which an attempt must have its response, and the timeout that sets this time.
 
     Attributes:
         at: The time of the limit, by the loop's time. Infinity means no limit.

@@ -24,10 +24,10 @@ from typing import Any, Final, Literal
 from attrs import asdict, evolve, field, frozen
 
 from ..errors import ConfigurationError, OutcomeUnknownError, StateError, printable
-from ..habits import helpful
-from ..protocol.calls import Call
+from ..protocol.requests import Call
 from ..runtime import dates
 from ..storage.store import Record, Snapshot
+from ..wrong_names import helpful
 
 OPEN: Final = "claims/open/"
 DONE: Final = "claims/done/"
@@ -153,8 +153,7 @@ def release(snapshot: Snapshot, ours: Claim, *, may_come: bool) -> tuple[Changes
         snapshot: The records of the key.
         ours: The attempt.
         may_come: Whether the store may still write the claim late, because its step was cancelled or has
-            failed. Then a record that claims nothing is written. The late write expects the earlier record,
-            so it fails.
+            failed. Then a record that claims nothing replaces the expected one, so that the late write fails.
     """
     free = evolve(ours, state=FREE, lease=0.0)
     record = snapshot.records.get(OPEN + ours.key)

@@ -15,7 +15,6 @@ from attrs import evolve
 
 from ..checks import check_seconds, check_wait
 from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
-from ..habits import helpful
 from ..http.observer import note_job
 from ..http.sending import Sending
 from ..http.session_core import Core
@@ -23,12 +22,13 @@ from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp
 from ..model.pydantic_fields import InModels, or_null, schema_of
 from ..model.response_info import ResponseInfo
-from ..protocol.calls import Call, get_job_call, send_message_call
+from ..protocol.requests import Call, get_job_call, send_message_call
 from ..runtime import dates
 from ..runtime.logs import log_fields
 from ..settings.options import Observation
 from ..settings.poll_policy import DEFAULT_TIMEOUT
-from .requests import look_at, moment, observed, once, post, states_of
+from ..wrong_names import helpful
+from .create_and_poll import look_at, moment, observed, once, post, states_of
 from .stale_guard import JobState, Look, UnderWay, response_headers
 from .wait import JobWait
 from .watch import JobWatch
@@ -206,7 +206,7 @@ class JobHandle(InModels):
     def watch(self, timeout: float | None = DEFAULT_TIMEOUT) -> JobWatch:
         """Return an async iterator over the job's records: the first record, then each record that differs.
 
-        The iterator ends after a final record. A failed job is not an error here. No poll is made between two
+        The iterator ends after a final record. A failed job is no error here. There is no poll between two
         steps.
 
         Args:
@@ -238,8 +238,8 @@ class JobHandle(InModels):
             on_active: What happens if the job is active. ``"send"`` sends immediately, without a poll.
                 ``"wait"`` waits until the job has ended, at most 30 minutes. ``"raise"`` polls once, and
                 raises StateError.
-            timeout: Limits the complete call, in seconds. By default, ``timeouts.request`` (60) limits the
-                request alone. With ``on_active="raise"``, the poll gets at most half of the time.
+            timeout: Limits the complete call, in seconds. By default, ``timeouts.request`` (60) limits only
+                the request. With ``on_active="raise"``, the poll gets at most half of the time.
             dedupe_key: A name for this follow-up in the session's ledger. The same key never sends a second
                 follow-up, in this process or in another one that shares the ledger. It always returns the
                 same ``FollowUp``.

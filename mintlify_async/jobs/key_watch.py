@@ -2,8 +2,7 @@
 
 Calls with the same key send one after the other, so twenty callers with one free slot of a quota get one job.
 A call that waits for a slot or for another process sees a change of its key within about a second. All
-waiting keys of a ledger are read in one step, because separate reads of a thousand keys would keep the store
-busy.
+waiting keys of a ledger are read in one step, because a read for each key would keep the store busy.
 """
 
 from __future__ import annotations

@@ -371,8 +371,7 @@ class JobState:
 
         Args:
             state_before: The result of :meth:`begin_sending`.
-            sent_at: When its response arrived, or when it failed without a response. None if it started
-                nothing.
+            sent_at: When its response arrived, or it failed without a response. None if it started nothing.
             job: The record in the response, or None.
         """
         with self._lock:

@@ -11,10 +11,10 @@ from typing import Self
 
 from ..checks import check_wait
 from ..errors import JobTimeoutError, MintlifyError, StateError
-from ..habits import helpful
 from ..model.job_record import Job
 from ..runtime.tasks import end_tasks, start_task
 from ..settings.poll_policy import DEFAULT_TIMEOUT
+from ..wrong_names import helpful
 from .handle import JobHandle
 from .watch import Steps
 

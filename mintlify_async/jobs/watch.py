@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Generic, Self, TypeVar
 
 from ..errors import StateError
-from ..habits import AsyncOnly
 from ..model.job_record import Job
+from ..wrong_names import AsyncOnly
 from .wait import JobWait
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ import attrs
 from attrs import frozen
 
 from ..errors import UnexpectedResponseError, printable
-from ..habits import helpful
+from ..wrong_names import helpful
 from .pydantic_fields import InModels
 from .response_info import ResponseInfo
 from .secret import drop_keys, mask_keys
@@ -84,8 +84,7 @@ class Job(WireValue, InModels):
     archived_at: Lenient[datetime] = None
     extra: Mapping[str, Any] = EMPTY
     raw: ResponseInfo | None = attrs.field(default=None, metadata=UNCOMPARED)
-    # The JSON object that was read. It distinguishes null from absent, and has the dates as the service sent
-    # them.
+    # The JSON object that was read. It distinguishes null from absent, and keeps the service's dates.
     _wire: Mapping[str, Any] = attrs.field(default=EMPTY, alias="wire", metadata=UNCOMPARED)
 
     @property

@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from ..checks import check_field, check_segment, check_text
 from ..errors import ConfigurationError, printable
-from ..habits import helpful
+from ..wrong_names import helpful
 from .pydantic_fields import InModels, object_schema
 from .strict_json import as_object
 
@@ -44,8 +44,7 @@ class Stamp(NamedTuple):
 
     Args:
         at: The time by the clock of the machine that recorded it.
-        date: The time by the service's clock, from the ``Date`` header of the response. None if there was no
-            such header.
+        date: The time by the service's clock, from the ``Date`` header of the response. None without one.
     """
 
     at: float
@@ -57,8 +56,7 @@ class End:
     """A final status that all polls since some moment have shown.
 
     Args:
-        status: The status. Empty if the result of an earlier follow-up was not certain when this one was
-            sent.
+        status: The status. Empty if the result of an earlier follow-up was not certain before this one.
         since: When a poll first showed the status. If it is empty, when the follow-up was sent.
     """
 

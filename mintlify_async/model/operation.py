@@ -24,8 +24,7 @@ class Operation:
         streams: Whether the response is a stream of events. Otherwise it is a job.
         costs: The thing that a second request would start and charge, such as ``"the job"``. Empty if none.
         counted: Whether a quota counts the operation.
-        resend: Whether a request that the service may have accepted is sent again: always, never, or by the
-            user's choice.
+        resend: Whether a request that may have been accepted is sent again: always, never, or by choice.
     """
 
     name: OperationName

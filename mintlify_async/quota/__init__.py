@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..habits import missing_names
+from ..wrong_names import missing_names
 from .counted_limits import Limit, QuotaRemaining
 from .quota import Quota
 

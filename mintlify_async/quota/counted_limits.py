@@ -10,9 +10,9 @@ from attrs import field, frozen
 
 from ..checks import LARGEST, check_number
 from ..errors import QuotaExceededError
-from ..habits import helpful
 from ..storage import TakeResult, Window
 from ..storage.store import Snapshot
+from ..wrong_names import helpful
 
 CountedOperation = Literal["create_job", "send_message", "ask"]
 

@@ -6,8 +6,7 @@ does not find a limit only by a refusal. The rules:
 * Every attempt takes a slot, also a repeated attempt. A slot is given back only if nothing was sent.
 * The service may count in fixed or in sliding windows. So no window may exceed a limit, wherever it starts.
   For this, the store has the time of every slot.
-* A 429 of the service stops all calls that share the limit. ``block_seconds`` in ``counted_limits`` sets
-  the time.
+* A 429 of the service stops all calls that share the limit, for the time from ``block_seconds``.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from typing import Final, Literal, Self
 
 from ..checks import ANONYMOUS, check_fp, check_seconds, check_store, check_text
 from ..errors import CauseSummary, ConfigurationError, QuotaExceededError, StateError, printable
-from ..habits import helpful
 from ..storage import MemoryStore
 from ..storage.store import Store, new_version
+from ..wrong_names import helpful
 from .counted_limits import (
     DAY,
     HOUR,
@@ -91,8 +90,7 @@ class Lease:
             deadline: When to stop waiting, by the running loop's time. If no slot becomes free before it, the
                 call does not wait.
             limited_by: The name of the deadline's source, for the error.
-            waited: The time for which the same call has waited before, in seconds. ``max_wait`` limits the
-                sum.
+            waited: The time for which the call has waited before, in seconds. ``max_wait`` limits the sum.
 
         Raises:
             QuotaExceededError: No slot is free, or, in the mode ``"wait"``, none before *deadline*. Or the
@@ -215,8 +213,7 @@ class Quota:
             again, until the service's limit has passed.
         max_wait: Maximum total time that one call waits for slots, in seconds. None sets no limit. Only for
             the mode ``"wait"``.
-        store: The store that counts the slots. The default is the memory of this process. The time of the
-            store is used.
+        store: The store that counts the slots, by its own time. The default is the memory of this process.
         on_store_error: What happens if the store cannot be reached. ``"raise"`` refuses the call, ``"allow"``
             sends it without counting.
 
@@ -338,8 +335,7 @@ class Quota:
         Args:
             operation: ``create_job``, ``send_message`` or ``ask``.
             scope: The project, or the site and key, for which the attempt was counted.
-            retry_after: The pause in seconds, at most an hour. None means 60 s. It doubles while refusals
-                follow.
+            retry_after: The pause in seconds, at most an hour. None means 60 s, doubled by each refusal.
 
         Raises:
             StateError: The store cannot be reached.

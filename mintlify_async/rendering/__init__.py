@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..habits import missing_name
+from ..wrong_names import missing_name
 from .answer_as_markdown import answer_markdown, extras_markdown
 from .finding_sources import AnswerSource, sources_of
 from .readable_text import text_of

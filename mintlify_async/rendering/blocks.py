@@ -60,7 +60,7 @@ class MarkdownLine(NamedTuple):
     """The kind of a line, and the blocks that are open after it.
 
     Attributes:
-        kind: A line with a code block's mark is an ``opening`` or a ``closing``. ``more`` continues a
+        kind: The line of a code block's mark is an ``opening`` or a ``closing``. ``more`` continues a
             paragraph.
         depth: The number of earlier open containers that continue in this line.
         after: The blocks that are open after the line.

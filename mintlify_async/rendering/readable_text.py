@@ -1,8 +1,8 @@
 """The text of an answer for display, complete or while it grows. No I/O.
 
 A blank line separates text parts, the ``suggestions`` block is left out, and characters are complete. With
-the site URL, links to its pages become full URLs. All views of an answer's text use :class:`ReadableText`, so
-they agree.
+the site URL, links to its pages become full URLs. All views of an answer's text use this class, so they
+agree.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class ReadableText:
         self._half = ""
         self._line = ""  # the start of the current line
         self._line_start = ""  # the hidden start of this line, which may open a suggestions block
-        self._is_new_line = True  # whether the links have no kind of this line yet
+        self._is_new_line = True  # whether the links still need the kind of this line
         self._in_line = False  # whether text without a line ending is returned unchanged
         self._blocks = START  # the blocks that are open before the line
         self._space: list[str] = []  # the line endings held back, and the blanks after them

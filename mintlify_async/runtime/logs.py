@@ -23,7 +23,7 @@ SECONDS: Final = 5.0
 log = logging.getLogger("mintlify_async")
 
 Place: TypeAlias = tuple[CodeType, int]
-"""A function's code and an offset in it. Its line is looked up when somebody asks, see :func:`line_of`."""
+"""A function's code and an offset in it. :func:`line_of` looks up the line when it is needed."""
 
 Fields = Callable[[], dict[str, object]]
 """Returns the fields of a log line when the line is written."""

@@ -30,8 +30,8 @@ from ..checks import (
     check_type,
 )
 from ..errors import ConfigurationError, printable
-from ..habits import helpful
 from ..model.operation import KeyKind
+from ..wrong_names import helpful
 from .api_keys import Key
 from .assumptions import Assumptions
 from .poll_policy import PollPolicy

@@ -10,11 +10,10 @@ from typing import Final
 from attrs import field, frozen
 
 from ..checks import LARGEST, check_field, check_number
-from ..habits import helpful
+from ..wrong_names import helpful
 
 DEFAULT_TIMEOUT: Final = 1800.0
-"""Default time limit of a wait, in seconds. Most jobs take 1 to 5 minutes. An endless wait can hang a
-worker."""
+"""Default time limit of a wait, in seconds. Most jobs take 1 to 5 minutes."""
 
 NOT_FOUND_SECONDS: Final = 30.0
 """For this many seconds after a job's creation, a 404 of a job that was never found is tolerated."""

@@ -10,8 +10,8 @@ from typing import Final, Literal
 from attrs import field, frozen
 
 from ..checks import check_bool, check_field, check_number
-from ..habits import helpful
 from ..model.operation import OPERATIONS, OperationName
+from ..wrong_names import helpful
 
 Outcome = Literal["not_sent", "refused", "answered", "unknown"]
 """How an attempt failed.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from ..checks import check_keep
-from ..habits import helpful
+from ..wrong_names import helpful
 from .store import NothingToClose, Record, Snapshot, TakeResult, Usage, Window, damaged_record
 
 if TYPE_CHECKING:  # loaded here, because few programs need it

@@ -202,8 +202,7 @@ async def change(
         store: The store of the records.
         keys: The keys that *rule* reads and may change. They have the same room.
         rule: Takes a snapshot, and returns the changes and a result.
-        keep: If a record of *keys* is changed, the seconds for which all of them are kept. None keeps them
-            without limit.
+        keep: If a record of *keys* changes, all are kept for this many seconds. None means no limit.
         snapshot: Records that were read before. If they are not current any more, *keys* are read again.
 
     Raises:

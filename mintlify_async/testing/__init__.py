@@ -38,7 +38,7 @@ __all__ = [*_MODULES, "faults"]  # pyright: ignore[reportUnsupportedDunderAll] -
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise _import_module("..habits", __name__).missing_name(__name__, name)
+        raise _import_module("..wrong_names", __name__).missing_name(__name__, name)
     module = _import_module(f".{_MODULES.get(name, name)}", __name__)
     value = module if name == "faults" else getattr(module, name)
     globals()[name] = value  # the next use does not call this function

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from ..habits import helpful
+from ..wrong_names import helpful
 from .docs_index import Section
 from .local_threads import ThreadStyle
 

@@ -15,7 +15,7 @@ from typing import Any
 from attrs import frozen
 
 from ..errors import ConfigurationError
-from ..habits import helpful
+from ..wrong_names import helpful
 
 DEFAULT_DOCS = Path(__file__).parents[1] / "docs"
 """The documentation that ships with the package."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from ..habits import helpful, missing_names
+from ..wrong_names import helpful, missing_names
 from .http_answer import Answer, Pause, Piece, join_bytes, to_pieces
 from .raw_connection import Ending, first_pieces, framed, head
 

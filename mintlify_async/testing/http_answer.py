@@ -10,7 +10,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from ..events import Event
-from ..habits import helpful
+from ..wrong_names import helpful
 
 # The AI SDK's servers send these headers with a stream. No client needs them.
 STREAM_HEADERS: Mapping[str, str] = {

@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from ..habits import helpful
 from ..runtime.dates import now as date_now
+from ..wrong_names import helpful
 
 ENDED = frozenset({"completed", "failed", "archived"})
 

@@ -20,8 +20,8 @@ from aiohttp import ClientResponse, web
 from attrs import evolve
 
 from ..errors import ConfigurationError, StateError
-from ..habits import helpful
 from ..runtime.dates import now as date_now
+from ..wrong_names import helpful
 from .answer_sender import FaultyConnection, Sent, send_answer
 from .assistant_answers import AnswerStyle
 from .customers import Customer
@@ -36,7 +36,7 @@ from .script import Rule, Script
 from .virtual_clock import is_virtual, other_end_closes
 
 if TYPE_CHECKING:
-    from ..protocol.calls import Call
+    from ..protocol.requests import Call
     from ..session import MintlifySession
 
 BACKLOG = 4096

@@ -119,7 +119,7 @@ for _kind, _function in _generators().items():
 def _gone(name: str) -> Callable[[], None]:
     def fail() -> None:
         """Fail with the replacement for a fixture of 0.2."""
-        from ..habits import replacement
+        from ..wrong_names import replacement
 
         answer = replacement("mintlify_async.testing", name)
         pytest.fail(f"mintlify-async has no fixture {name!r}: {answer}", pytrace=False)

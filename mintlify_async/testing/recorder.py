@@ -24,13 +24,13 @@ import aiohttp
 from attrs import define, evolve, field
 from cattrs import Converter
 
-from ..habits import helpful
 from ..http.connection_errors import FOREIGN_ERRORS
-from ..protocol.calls import Call
+from ..protocol.requests import Call
 from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.tasks import compute
 from ..session import MintlifySession, record_requests, steps_of
 from ..version import __version__
+from ..wrong_names import helpful
 from .redaction import BodyRedactor, hide, redact_header, redact_path, secrets_in
 
 RECORDING_VERSION = 1
@@ -220,8 +220,7 @@ class Recorder:
 
     @staticmethod
     def _write(path: Path, line: Mapping[str, Any], how: int) -> None:
-        # The file is opened for each line. So nothing stays open, and a file that was moved away is not
-        # changed.
+        # Opened for each line. So nothing stays open, and a file that was moved away is not changed.
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600), "wb") as file:
             # In pieces, because other threads cannot run while a long text is encoded.
             fields = [f"{json.dumps(name)}: {_dumped(value)}" for name, value in line.items()]

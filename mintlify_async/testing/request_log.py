@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import define, field
 
-from ..habits import helpful
+from ..wrong_names import helpful
 
 
 @helpful

@@ -9,7 +9,7 @@ from typing import Any, TypedDict, Unpack, cast
 from attrs import define, field
 
 from ..errors import ConfigurationError
-from ..habits import helpful
+from ..wrong_names import helpful
 from .assistant_answers import Content
 from .faults import Fault
 from .http_answer import Answer, Value, event_stream, json_answer, to_bytes, to_pieces, too_many_requests

@@ -262,8 +262,7 @@ class WireCases:
     """The promises of a store on a server, if the network delays the messages of a step.
 
     A test class has two fixtures. ``address`` is the host and port of the server. ``reach`` is a function. It
-    takes the port of a proxy on loopback, and returns an async context manager of a store that uses the
-    proxy.
+    takes the port of a proxy on loopback, and returns an async context manager of a store behind it.
     """
 
     @pytest.mark.parametrize("seconds", HOLDS)

@@ -164,7 +164,7 @@ def _chain_and_note(source: Any, destination: Any) -> None:
 
 
 def _watch_futures(virtual: VirtualTime, *, watch: bool) -> None:
-    """Start or stop reporting each future that ``asyncio.wrap_future`` connects to *virtual*."""
+    """Report each future of ``asyncio.wrap_future`` to *virtual*, or stop reporting."""
     (_watching.add if watch else _watching.discard)(virtual)
     setattr(futures, "_chain_future", _chain_and_note if _watching else _chain_future)  # noqa: B010 - as above
 

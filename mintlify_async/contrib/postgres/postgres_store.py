@@ -71,8 +71,8 @@ class PostgresStore:
 
     Args:
         source: A URL, ``postgresql://user@host:port/database``. Or a function that returns an async context
-            manager of an asyncpg connection, such as ``pool.acquire``. These connections are never closed
-            here.
+            manager of an asyncpg connection, such as ``pool.acquire``. The store never closes such
+            connections.
         table: The table, ``name`` or ``schema.name``.
         timeout: Maximum duration of one step, in seconds. A cancelled step ends in about 0.3 s.
         keep: Seconds for which finished records are kept. None keeps them without limit.
@@ -206,8 +206,7 @@ class PostgresStore:
                 await self._step(self._clean)
 
     async def _clean(self, connection: Connection) -> Rows:
-        # With a separate limit. With the limit of the step, a slow clean-up would look like an unavailable
-        # server.
+        # With a separate limit, because a slow clean-up must not look like an unavailable server.
         with suppress(TimeoutError), TimeLimit(asyncio.get_running_loop().time() + CLEAN_SECONDS):
             await run_statement(connection, self._sql.clean, ())
         return ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...habits import missing_names
+from ...wrong_names import missing_names
 from .redis_store import RedisStore
 from .redis_stream_store import RedisStreamStore
 

@@ -116,7 +116,7 @@ class RedisScripts:
     used directly. On any other loop, each step opens a connection with the client's settings and closes it.
 
     Args:
-        client: A ``redis.asyncio.Redis`` or ``RedisCluster`` whose ``encoding`` is UTF-8. It is never closed
+        client: A ``redis.asyncio.Redis`` or ``RedisCluster`` whose ``encoding`` is UTF-8. It is not closed
             here.
         namespace: The prefix of every key.
         timeout: Maximum duration of one step, in seconds. The client's own timeouts do not change it.

@@ -19,7 +19,7 @@ from mintlify_async.checks import check_seconds
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.storage.store import NothingToClose
 
-from ...habits import helpful
+from ...wrong_names import helpful
 from ..stream_store import GRACE_SECONDS, KEEP_SECONDS
 from .redis_client import RedisScripts, text
 
@@ -61,8 +61,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         namespace: The prefix of every key.
         timeout: Maximum duration of one step, in seconds. While Redis cannot be used, answers are relayed,
             but cannot be resumed.
-        grace: Seconds for which an answer continues without a reader on any worker. Then it is stopped at the
-            service.
+        grace: Seconds for which an answer continues without a reader on any worker. Then it is stopped.
         keep: Seconds after its end for which a page that was being reloaded can read an answer.
 
     Raises:
@@ -159,8 +158,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         """
 
         def commands(pipe: Any) -> None:
-            # In this order, because if the first result says that the answer has ended, the second has all
-            # bytes.
+            # In this order: if the first result says that the answer has ended, the second has all bytes.
             pipe.exists(self._key(chat, "alive", answer))
             pipe.xrange(self._key(chat, "bytes", answer), f"({place}-1", "+")
             pipe.set(self._key(chat, "read", answer), 1, px=READ_MS)

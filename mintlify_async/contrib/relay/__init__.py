@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...habits import missing_names
+from ...wrong_names import missing_names
 from .. import extra_missing
 from ..stream_store import MemoryStreamStore
 

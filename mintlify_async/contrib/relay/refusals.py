@@ -71,7 +71,7 @@ def log_refusal(refusal: RelayRefusal, method: str = "POST") -> None:
     log.warning("a page's %s is refused with %d: %s", method, refusal.status_code, refusal.detail)
 
 
-# By the service's status, or by the class of the error.
+# By the service's status, or by the error's class: the status and the text for the page.
 _REFUSALS: Mapping[object, tuple[int, str]] = {
     400: (400, REJECTED_TEXT),
     409: (409, BUSY_TEXT),

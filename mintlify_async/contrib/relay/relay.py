@@ -26,7 +26,7 @@ from mintlify_async import ConfigurationError, QuotaExceededError
 from mintlify_async.checks import check_number, check_seconds, check_store
 from mintlify_async.runtime.logs import log_fields
 
-from ...habits import helpful
+from ...wrong_names import helpful
 from .. import extra_missing
 from ..stream_store import MemoryStreamStore
 from .answer_bytes import Log
@@ -353,8 +353,7 @@ class Relay:
 
         A server runs the end of the lifespan only after its connections have ended, which is too late to
         drain. The signal also reaches the server's own handler. Without such a handler (in a worker process
-        of hypercorn), and outside the main thread, the signal is not changed. The end of the block also
-        drains.
+        of hypercorn), and outside the main thread, the signal is not changed. The block's end also drains.
 
         Args:
             seconds: As for :meth:`drain`.

@@ -1,8 +1,7 @@
 """Reads the bodies of pages' requests, and limits their size, their time and the work to parse them.
 
 The bytes of all arriving bodies together are limited. An IP address may use a quarter. If several IP
-addresses use all of it, a body of the address with the most bytes is ended. So incomplete bodies block no
-other page.
+addresses use all of it, a body of the address with the most bytes is ended. Other pages can still send.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Old names, and names of other clients. The error for each name says what to write instead.
+"""Wrong names, old ones and those of other clients: the error that each gets says what to write instead.
 
 One table serves three lookups: a missing name of a module, an unknown argument of a call, and a missing
 attribute of an object. Type checkers do not use this module, so they report each mistake.

@@ -28,10 +28,10 @@ from mintlify_async import (
     rendering,
     storage,
 )
-from mintlify_async.habits import INSTEAD
 from mintlify_async.jobs.claims import Claim
 from mintlify_async.model.job_record import Source
 from mintlify_async.storage.sqlite_statements import SQLStore
+from mintlify_async.wrong_names import INSTEAD
 
 MODULES = [name for name in INSTEAD if name.startswith("mintlify_async")]
 PUBLIC = [
@@ -314,7 +314,7 @@ def test_a_traceback_ends_one_frame_below_the_users_line(mistake):
     with pytest.raises((TypeError, ValueError, AttributeError)) as caught:
         mistake()
     (frame,) = [one for one in frames_below(caught.value) if "/asyncio/" not in one.f_code.co_filename]
-    assert frame.f_code.co_filename.endswith(("habits.py", "__init__.py", "errors.py"))
+    assert frame.f_code.co_filename.endswith(("wrong_names.py", "__init__.py", "errors.py"))
     assert "mint_secret" not in repr(frame.f_locals)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None

@@ -21,12 +21,12 @@ from ..errors import APIConnectionError, APIStatusError, APITimeoutError, RateLi
 from ..http.retry_after import retry_after_seconds
 from ..http.session_core import Core
 from ..model.job_ref import Stamp
-from ..protocol.calls import Call
+from ..protocol.requests import Call
 from ..runtime import dates
 from ..runtime.tasks import end_tasks, start_task
 from ..runtime.time_limits import TimeLimit
 from ..settings.poll_policy import PollPolicy
-from .requests import look_at
+from .create_and_poll import look_at
 from .stale_guard import JobKey, JobState, Look, Moment, response_headers
 
 LONGEST_PAUSE: Final = 300.0
@@ -199,8 +199,7 @@ class PollScheduler:
                 return
             self._timer[1].cancel()
         loop = asyncio.get_running_loop()
-        # An empty context, because variables of one caller must not stay alive for the polls of other
-        # callers.
+        # An empty context, because a caller's variables must not stay alive for the polls of others.
         self._timer = at, loop.call_at(at, self._begin_next, context=contextvars.Context())
 
     def _begin_next(self) -> None:
@@ -228,8 +227,7 @@ class PollScheduler:
     def _begin(self, poll: Poll) -> None:
         self._running[poll.key] = self._planned.pop(poll.key)  # a later wait gets a later poll
         try:
-            # A separate task with an empty context, because the task serves all waits and ends with the last
-            # of them.
+            # A separate task with an empty context, because it serves all waits and ends with the last.
             work = look_at(poll.core, poll.state, poll.call)
             poll.task = start_task(work, contextvars.Context())
         except BaseException as error:  # from a task factory; the waits raise it
