@@ -231,7 +231,7 @@ class Edits:
                         await self._read_piece()
 
     def _may_have_arrived(self) -> bool:
-        """Return whether to read more text before an edit: what seems to be a pause may be a slow consumer."""
+        """Return whether to read on before an edit. A slow consumer also makes the text seem to pause."""
         now = asyncio.get_running_loop().time()
         return not self._over and (not self._due <= now < self._pause_at or self._received().has_queued)
 
