@@ -42,11 +42,11 @@ from .text_stream import TextStream
 if TYPE_CHECKING:
     from ..http.live_response import LiveResponse
     from ..http.session_core import Core
-    from ..protocol.calls import Call
+    from ..protocol.requests import Call
     from ..rendering.edits import Edits
     from ..settings.options import Observation
 
-__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "has_queued", "next_delta", "sent_key"]
+__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "sent_key", "stream_of"]
 
 AFTER_FINISH: Final = Grace(quiet=1.0, total=5.0)
 """Seconds for which the connection stays open for events after ``finish``, ``abort`` or ``error``."""
@@ -681,16 +681,9 @@ def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
         method()
 
 
-def has_queued(reply: Reply) -> bool:
-    """Return whether events have arrived that were not returned yet."""
-    stream = reply._stream  # pyright: ignore[reportPrivateUsage] - defined in this file
-    return stream is not None and stream.has_queued
-
-
-def next_delta(reply: Reply) -> StreamEvent | None:
-    """Return the next event if it has arrived and is a usual delta. It takes no step of the reply."""
-    stream = reply._stream  # pyright: ignore[reportPrivateUsage] - defined in this file
-    return None if stream is None or reply.closed else stream.next_delta()
+def stream_of(reply: Reply) -> MessageStream:
+    """Return what *reply* takes its events from. Between two steps, ``next_delta()`` may be called."""
+    return reply._so_far()  # pyright: ignore[reportPrivateUsage] - defined in this file
 
 
 def sent_key(reply: Reply) -> str | None:

@@ -31,7 +31,7 @@ from ..errors import (
 from ..model.response_info import Headers
 from ..model.secret import Secret
 from ..protocol.byte_limits import ANSWER_MAX_BYTES, ERROR_MAX_BYTES, HEADER_MAX_BYTES
-from ..protocol.calls import Call
+from ..protocol.requests import Call
 from ..protocol.responses import WholeResponse
 from ..runtime import dates
 from ..runtime.logs import log_fields

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from attrs import evolve, frozen
 
 from mintlify_async import MintlifyError, StateError, StreamInterruptedError
-from mintlify_async.assistant.reply import has_queued, next_delta, sent_key
+from mintlify_async.assistant.reply import sent_key, stream_of
 from mintlify_async.events import ErrorEvent, Finish
 from mintlify_async.runtime.logs import log_fields
 from mintlify_async.runtime.time_limits import TimeLimit
@@ -265,7 +265,7 @@ class RunningAnswer:
         events, hider, writing = self._chat.events, self._chat.hider, self.log
         if writing.size > MAX_BYTES:
             raise StreamInterruptedError(f"the answer is larger than {MAX_BYTES} bytes")
-        turn_end = writing.size + TURN_BYTES
+        stream, turn_end = stream_of(reply), writing.size + TURN_BYTES
         async for each in reply:
             event: StreamEvent | None = each
             while event is not None:
@@ -277,12 +277,12 @@ class RunningAnswer:
                     return False
                 else:
                     self._write(event, reply)
-                event = next_delta(reply) if writing.size < turn_end else None
-            if not has_queued(reply):
-                return True
-            if writing.size >= turn_end:
-                await asyncio.sleep(0)
-                return True
+                if not stream.has_queued:
+                    return True
+                if writing.size > turn_end:
+                    await asyncio.sleep(0)
+                    return True
+                event = stream.next_delta()
         return False
 
     def _write(self, event: StreamEvent, reply: Reply) -> None:
