@@ -42,7 +42,7 @@ from .text_stream import TextStream
 if TYPE_CHECKING:
     from ..http.live_response import LiveResponse
     from ..http.session_core import Core
-    from ..protocol.calls import Call
+    from ..protocol.requests import Call
     from ..rendering.edits import Edits
     from ..settings.options import Observation
 
@@ -266,7 +266,7 @@ class Reply(Extras, AsyncOnly):
         if self._stream is None:
             call, self._call = self._call, None
             assert call is not None
-            self._stream = MessageStream(message=call.continued, thread=call.thread, site=self._site)
+            self._stream = MessageStream(call.continued, call.thread, self._site)
         return self._stream
 
     def _received(self) -> ResponseInfo | None:

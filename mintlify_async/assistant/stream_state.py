@@ -142,7 +142,7 @@ class MessageStream:
     """
 
     def __init__(
-        self, *, message: Message | None = None, thread: Thread | None = None, site: str | None = None
+        self, message: Message | None = None, thread: Thread | None = None, site: str | None = None
     ) -> None:
         self._builder = MessageBuilder(message)
         self._earlier: list[str] = []  # the texts of replaced messages
@@ -284,8 +284,8 @@ class MessageStream:
     def _decode(self, data: str) -> StreamEvent:
         """Decode an event of any type, and record its thread."""
         content = parse_json(data)
-        if isinstance(content, dict) and not _THREAD_FIELDS.isdisjoint(cast("dict[str, Any]", content)):
-            self._finder.look(cast("dict[str, Any]", content))
+        if content.__class__ is dict and not _THREAD_FIELDS.isdisjoint(content):
+            self._finder.look(content)
         return build_event(content, data)
 
     def _readable(self, event: StreamEvent, data: str) -> StreamEvent:
