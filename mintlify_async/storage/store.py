@@ -99,7 +99,7 @@ class TakeResult:
 
 
 class Store(Protocol):
-    """A place for records: :class:`MemoryStore`, :class:`SQLiteStore`, ``RedisStore``, or your own.
+    """A place for records: :class:`MemoryStore`, :class:`SQLiteStore`, ``RedisStore``, ``PostgresStore``, or your own.
 
     Keys have the form ``room/folder/name``. A room has no ``/`` and no braces. Records that change together
     have the same room, because a Redis cluster keeps a room on one node. A folder has no ``/``. :meth:`keys`
