@@ -38,7 +38,7 @@ _MODULES = {
     "JobTimeoutError": "errors",
     "Ledger": "jobs.ledger",
     "Limit": "quota.counted_limits",
-    "MemoryStore": "storage.memory",
+    "MemoryStore": "storage.memory_store",
     "Message": "messages",
     "MintlifyError": "errors",
     "MintlifySession": "session",

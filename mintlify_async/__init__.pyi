@@ -57,7 +57,7 @@ from .settings.options import Observer as Observer
 from .settings.options import Timeouts as Timeouts
 from .settings.poll_policy import PollPolicy as PollPolicy
 from .settings.retry_policy import RetryPolicy as RetryPolicy
-from .storage.memory import MemoryStore as MemoryStore
+from .storage.memory_store import MemoryStore as MemoryStore
 from .storage.sqlite_store import SQLiteStore as SQLiteStore
 
 __version__: str

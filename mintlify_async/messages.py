@@ -469,7 +469,7 @@ def coerce_messages(content: object, make_id: Callable[[], str]) -> list[Message
         ConfigurationError: *content* is empty, or a message is invalid. The error names the field.
     """
     if isinstance(content, str) and content:
-        return [Message.user(content, make_id())]
+        return [Message(id=make_id(), role="user", parts=(TextPart(text=content),))]
     if isinstance(content, Sequence) and not content:
         raise ConfigurationError("messages is empty; a question needs at least 1 character", field="messages")
     if isinstance(content, Message | Mapping):

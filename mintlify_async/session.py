@@ -14,8 +14,8 @@ from .assistant.reply import Reply
 from .checks import ANONYMOUS, URLObject, check_function, check_type, check_wait
 from .http.attempts import quota_left, unblock
 from .http.session_core import Core, Lifetime, Shared
+from .jobs.create_and_poll import create, observed
 from .jobs.handle import JobHandle, handle_for, wait_for_own
-from .jobs.requests import create, observed
 from .messages import Message, Question
 from .model.context_and_filter import ContextItem, SearchFilter
 from .model.job_record import Job
@@ -23,7 +23,7 @@ from .model.job_ref import JobRef
 from .model.secret import hidden
 from .model.thread import Thread
 from .model.wire_value import MISSING, Missing, load_converter
-from .protocol.calls import AskOptions, ask_call, create_job_call
+from .protocol.requests import AskOptions, ask_call, create_job_call
 from .runtime.lasting_steps import Recordings
 from .runtime.logs import caller, log_fields
 from .settings.api_keys import KeySource

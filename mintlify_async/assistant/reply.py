@@ -42,11 +42,11 @@ from .text_stream import TextStream
 if TYPE_CHECKING:
     from ..http.live_response import LiveResponse
     from ..http.session_core import Core
-    from ..protocol.calls import Call
+    from ..protocol.requests import Call
     from ..rendering.edits import Edits
     from ..settings.options import Observation
 
-__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "has_queued", "sent_key"]
+__all__ = ["CloseIfUnused", "Reply", "ReplyTurn", "sent_key", "stream_of"]
 
 AFTER_FINISH: Final = Grace(quiet=1.0, total=5.0)
 """Seconds for which the connection stays open for events after ``finish``, ``abort`` or ``error``."""
@@ -266,7 +266,7 @@ class Reply(Extras, AsyncOnly):
         if self._stream is None:
             call, self._call = self._call, None
             assert call is not None
-            self._stream = MessageStream(message=call.continued, thread=call.thread, site=self._site)
+            self._stream = MessageStream(call.continued, call.thread, self._site)
         return self._stream
 
     def _received(self) -> ResponseInfo | None:
@@ -681,9 +681,9 @@ def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
         method()
 
 
-def has_queued(reply: Reply) -> bool:
-    """Return whether events have arrived that were not returned yet."""
-    return reply._so_far().has_queued  # pyright: ignore[reportPrivateUsage] - defined in this file
+def stream_of(reply: Reply) -> MessageStream:
+    """Return what *reply* takes its events from. Between two steps, ``next_delta()`` may be called."""
+    return reply._so_far()  # pyright: ignore[reportPrivateUsage] - defined in this file
 
 
 def sent_key(reply: Reply) -> str | None:

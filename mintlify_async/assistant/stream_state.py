@@ -142,7 +142,7 @@ class MessageStream:
     """
 
     def __init__(
-        self, *, message: Message | None = None, thread: Thread | None = None, site: str | None = None
+        self, message: Message | None = None, thread: Thread | None = None, site: str | None = None
     ) -> None:
         self._builder = MessageBuilder(message)
         self._earlier: list[str] = []  # the texts of replaced messages
@@ -216,7 +216,7 @@ class MessageStream:
             UnexpectedResponseError: The body is not an event stream.
         """
         while self._queue:
-            event = self._take(self._queue.popleft())
+            event = self.next_delta() or self._take(self._queue.popleft())
             if event is None:
                 continue
             if not isinstance(event, StreamError):
@@ -228,28 +228,39 @@ class MessageStream:
             self._at_rest()
         return None
 
+    def next_delta(self) -> TextDelta | ReasoningDelta | None:
+        """Return the next event if it has arrived and is a delta of the usual shape, else None."""
+        if not self._queue:
+            return None
+        delta = self._deltas.plain_delta(self._queue[0])
+        if delta is None:
+            return None
+        try:
+            self._builder.add_delta(delta)
+        except StreamError:
+            return None  # next_event() raises it
+        self._queue.popleft()
+        self.events_seen += 1
+        if self._text is not None:
+            self._note_text(delta)
+        return delta
+
     # An answer may repeat a key, and tools show the variables of an error's frames. So errors are returned to
     # a frame without the data, which raises them.
 
     def _take(self, data: str) -> StreamEvent | StreamError | None:
         """Decode and apply one event. Return an error if it is wrong. Return None if *data* is no event."""
         try:
-            event: StreamEvent | None = self._deltas.plain_delta(data)
-            if isinstance(event, TextDelta):
-                self._builder.add_delta(event)  # most events
-            elif event is not None:
-                self._builder.apply(event)
-            elif data == DONE:
+            if data == DONE:
                 self._ends[DONE] = None
                 return None
-            elif not data.strip(" \t\r\n"):
+            if not data.strip(" \t\r\n"):
                 return None  # a proxy's heartbeat without content
-            else:
-                event = self._decode(data)
-                if isinstance(event, Start) and self.events_seen and self._builder.is_replaced_by(event):
-                    self._keep_text()
-                self._builder.apply(event)  # unchanged, because two ids may differ only in lone surrogates
-                event = self._readable(event, data)
+            event = self._decode(data)
+            if isinstance(event, Start) and self.events_seen and self._builder.is_replaced_by(event):
+                self._keep_text()
+            self._builder.apply(event)  # unchanged, because two ids may differ only in lone surrogates
+            event = self._readable(event, data)
         except StreamError as error:
             return error.with_traceback(None)
         self.events_seen += 1
@@ -273,8 +284,8 @@ class MessageStream:
     def _decode(self, data: str) -> StreamEvent:
         """Decode an event of any type, and record its thread."""
         content = parse_json(data)
-        if isinstance(content, dict) and not _THREAD_FIELDS.isdisjoint(cast("dict[str, Any]", content)):
-            self._finder.look(cast("dict[str, Any]", content))
+        if content.__class__ is dict and not _THREAD_FIELDS.isdisjoint(content):
+            self._finder.look(content)
         return build_event(content, data)
 
     def _readable(self, event: StreamEvent, data: str) -> StreamEvent:

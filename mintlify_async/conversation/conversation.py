@@ -20,7 +20,7 @@ from ..http.session_core import Core
 from ..messages import Message, Question, coerce_messages
 from ..model.strict_json import as_object
 from ..model.thread import Thread
-from ..protocol.calls import AskOptions, Call, TurnOptions, ask_call, check_turn_options, new_message_id
+from ..protocol.requests import AskOptions, Call, TurnOptions, ask_call, check_turn_options, new_message_id
 from ..storage.store import Store
 from ..wrong_names import helpful
 from .history import History, TurnQuestion, messages_to_send

@@ -19,7 +19,7 @@ from ..messages import Message, coerce_messages, whole_message
 from ..model.strict_json import as_object
 from ..model.thread import Thread
 from ..model.wire_value import without_halves
-from ..protocol.calls import new_message_id
+from ..protocol.requests import new_message_id
 from ..storage.store import Record, unknown_version
 from .history import History
 

@@ -16,7 +16,7 @@ from attrs import evolve, field, frozen
 from ..checks import ANONYMOUS, check_fp, check_name, check_number, check_store, check_word
 from ..errors import ConfigurationError, StateError, printable
 from ..messages import Message
-from ..protocol.calls import new_message_id
+from ..protocol.requests import new_message_id
 from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.tasks import compute
 from ..storage.sqlite_statements import SQLStore

@@ -20,7 +20,7 @@ from ..errors import MintlifyError
 from ..http.connection_errors import timed_out
 from ..messages import Message
 from ..model.thread import Thread, thread_is_lost
-from ..protocol.calls import Call, new_message_id
+from ..protocol.requests import Call, new_message_id
 from ..rendering.readable_text import shorten
 from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.time_limits import TimeLimit

@@ -29,7 +29,7 @@ from ..model.job_record import Job
 from ..model.operation import OPERATIONS, OperationName
 from ..model.response_info import lower_headers
 from ..model.secret import Secret, mask_secret
-from ..protocol.calls import Call
+from ..protocol.requests import Call
 from ..protocol.responses import WholeResponse, read_job, request_id
 from ..protocol.status_errors import status_error
 from ..runtime import dates

@@ -24,7 +24,7 @@ from ..errors import (
     StateError,
     printable,
 )
-from ..protocol.calls import Call
+from ..protocol.requests import Call
 
 __all__ = ["FOREIGN_ERRORS", "known_flaw", "log_known_flaw", "summarize", "translate", "version_numbers"]
 

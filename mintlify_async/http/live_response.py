@@ -11,7 +11,7 @@ import aiohttp
 
 from ..errors import APIConnectionError, APITimeoutError, CauseSummary, MintlifyError
 from ..model.secret import Secret
-from ..protocol.calls import Call
+from ..protocol.requests import Call
 from ..runtime.per_event_loop import session_closed
 from ..runtime.time_limits import TimeLimits
 from .connection_errors import FOREIGN_ERRORS, summarize

@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 
 from ..model.operation import OPERATIONS, Operation
 from ..model.secret import Secret
-from ..protocol.calls import Call
+from ..protocol.requests import Call
 from ..version import __version__
 
 USER_AGENT: Final = (

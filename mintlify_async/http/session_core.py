@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self, TypeVar, cast
 from attrs import field, frozen
 
 from ..errors import StateError
-from ..protocol.calls import Call
+from ..protocol.requests import Call
 from ..runtime.lasting_steps import Recordings
 from ..runtime.logs import Place, line_of
 from ..runtime.per_event_loop import LoopLocal, session_closed

@@ -31,7 +31,7 @@ from ..errors import (
 from ..model.response_info import Headers
 from ..model.secret import Secret
 from ..protocol.byte_limits import ANSWER_MAX_BYTES, ERROR_MAX_BYTES, HEADER_MAX_BYTES
-from ..protocol.calls import Call
+from ..protocol.requests import Call
 from ..protocol.responses import WholeResponse
 from ..runtime import dates
 from ..runtime.logs import log_fields
@@ -108,10 +108,9 @@ class RequestBody(payload.Payload):
             # aiohttp runs this in a separate task, which may start after the limit.
             raise ConnectionAbortedError("the time limit passed before the first byte was written")
         await self._sending.first_byte(self._attempt)
-        transport = getattr(writer, "transport", None)
-        self._transport = transport
-        lost = transport is None and hasattr(writer, "transport")
-        if lost or (transport is not None and transport.is_closing()):
+        self._transport = transport = getattr(writer, "transport", None)
+        lost = hasattr(writer, "transport") if transport is None else transport.is_closing()
+        if lost:
             self._sending.sent_at = None  # the connection has ended, so the server gets nothing
         if len(self._bytes) <= WRITE_BYTES:
             await writer.write(self._bytes)
@@ -311,9 +310,10 @@ class Transport:
             _check_loop(self._settings.client_session, call)
             return self._settings.client_session
         once = fresh or bool(call.operation.costs)
-        if once not in self._own_sessions:
-            self._own_sessions[once] = self._new_session(force_close=once)
-        return self._own_sessions[once]
+        session = self._own_sessions.get(once)
+        if session is None:
+            session = self._own_sessions[once] = self._new_session(force_close=once)
+        return session
 
     def _new_session(self, *, force_close: bool) -> aiohttp.ClientSession:
         # limit=0, because with aiohttp's default the 101st stream would wait without an error.

@@ -24,7 +24,7 @@ from typing import Any, Final, Literal
 from attrs import asdict, evolve, field, frozen
 
 from ..errors import ConfigurationError, OutcomeUnknownError, StateError, printable
-from ..protocol.calls import Call
+from ..protocol.requests import Call
 from ..runtime import dates
 from ..storage.store import Record, Snapshot
 from ..wrong_names import helpful

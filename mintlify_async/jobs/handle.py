@@ -22,13 +22,13 @@ from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp
 from ..model.pydantic_fields import InModels, or_null, schema_of
 from ..model.response_info import ResponseInfo
-from ..protocol.calls import Call, get_job_call, send_message_call
+from ..protocol.requests import Call, get_job_call, send_message_call
 from ..runtime import dates
 from ..runtime.logs import log_fields
 from ..settings.options import Observation
 from ..settings.poll_policy import DEFAULT_TIMEOUT
 from ..wrong_names import helpful
-from .requests import look_at, moment, observed, once, post, states_of
+from .create_and_poll import look_at, moment, observed, once, post, states_of
 from .stale_guard import JobState, Look, UnderWay, response_headers
 from .wait import JobWait
 from .watch import JobWatch

@@ -11,7 +11,7 @@ around it need no code. In its simplest form, it would be::
 
 That is not enough. The first ``done`` may be the result of the previous turn, so ``stale_guard`` has to
 accept it. A failed poll must not lose the job, so an outage is tolerated for five minutes. Many waits may
-need the same job, so ``poll_scheduler`` shares the polls and limits them per second.
+need the same job, so ``shared_polls`` shares the polls and limits them per second.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from ..errors import (
 )
 from ..http.session_core import Core
 from ..model.job_record import Job
-from ..protocol.calls import get_job_call
+from ..protocol.requests import get_job_call
 from ..runtime import dates
 from ..settings.poll_policy import FIRST, NOT_FOUND_SECONDS, SHORTEST
 from ..settings.retry_policy import TRY_AGAIN_STATUSES
-from .poll_scheduler import scheduler_of
+from .shared_polls import scheduler_of
 from .stale_guard import JobState, Look, next_order
 
 TOLERATED_STATUSES: Final = TRY_AGAIN_STATUSES | {429}

@@ -126,7 +126,8 @@ class WireValue:
 
     def to_wire(self) -> dict[str, Any]:
         """Return the object as valid JSON, without thread keys. Infinity and NaN become None."""
-        return _writer_of(cast("Any", type(self)))(self)
+        kind: Any = type(self)
+        return _writer_of(kind)(self)
 
 
 ValueT = TypeVar("ValueT", bound=WireValue)

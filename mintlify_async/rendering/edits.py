@@ -115,7 +115,8 @@ class Edits:
         self._over = False  # no more text follows
         self._error: Exception | None = None
         self._last_edits: deque[Edit] | None = None  # set when the text is complete
-        self._sending = self._stepping = False
+        self._sending: Edit | None = None  # the edit that the consumer sends now
+        self._stepping = False
 
     def __aiter__(self) -> Self:
         """Return itself. If the reply has ended, raise StateError."""
@@ -149,10 +150,11 @@ class Edits:
         self._stepping = True
         self._report(None)
         try:
-            if self._sending:
-                self._due, self._sending = asyncio.get_running_loop().time() + self._every, False
-            edit = await self._next()
-            self._sending = edit is not None
+            if (sent := self._sending) is not None:
+                self._due, self._sending = asyncio.get_running_loop().time() + self._every, None
+                if sent.final:  # many messages may be ready, and a consumer that never waits stops the loop
+                    await asyncio.sleep(0)
+            edit = self._sending = await self._next()
         finally:
             self._stepping = False
             self._report(self._splitter.shown_length)
@@ -172,8 +174,6 @@ class Edits:
             await self._open()
         if asyncio.get_running_loop().time() < self._due:
             await self._read_arriving()
-        else:
-            await asyncio.sleep(0)  # for other tasks: many messages may be ready, and their consumer fast
         edit = await self._growing_edit()
         if edit is not None:
             return edit

@@ -6,7 +6,7 @@ Your own store implements :class:`Store`.
 from typing import TYPE_CHECKING
 
 from ..wrong_names import missing_names
-from .memory import MemoryStore
+from .memory_store import MemoryStore
 from .sqlite_store import SQLiteStore
 from .store import Record, Snapshot, Store, TakeResult, Usage, Window
 

@@ -36,7 +36,7 @@ from .script import Rule, Script
 from .virtual_clock import is_virtual, other_end_closes
 
 if TYPE_CHECKING:
-    from ..protocol.calls import Call
+    from ..protocol.requests import Call
     from ..session import MintlifySession
 
 BACKLOG = 4096

@@ -25,7 +25,7 @@ from attrs import define, evolve, field
 from cattrs import Converter
 
 from ..http.connection_errors import FOREIGN_ERRORS
-from ..protocol.calls import Call
+from ..protocol.requests import Call
 from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.tasks import compute
 from ..session import MintlifySession, record_requests, steps_of

@@ -15,7 +15,7 @@ import pytest
 from mintlify_async.http.connection_errors import AttemptLimit, known_flaw, log_known_flaw, translate
 from mintlify_async.http.sending import Sending
 from mintlify_async.http.transport import RequestBody
-from mintlify_async.protocol.calls import create_job_call
+from mintlify_async.protocol.requests import create_job_call
 from mintlify_async.settings.options import Options
 from mintlify_async.testing.faults import Close, Reset
 from tests.support.fault_catalogue import BrokenChunking

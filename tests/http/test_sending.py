@@ -12,7 +12,7 @@ from mintlify_async import APIConnectionError, MemoryStore, MintlifySession, Ret
 from mintlify_async.http.attempts import send_job
 from mintlify_async.http.sending import Sending
 from mintlify_async.jobs.ledger import Ledger
-from mintlify_async.protocol.calls import create_job_call
+from mintlify_async.protocol.requests import create_job_call
 
 
 def post(session, sending, timeout=60.0):

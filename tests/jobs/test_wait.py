@@ -402,10 +402,12 @@ async def test_closing_the_session_ends_every_wait():
     job = agent.job()
     waits = [asyncio.create_task(job.wait()), asyncio.create_task(agent.job().wait(timeout=None))]
     await asyncio.sleep(10)
+    closed_at, polls = agent.now(), len(agent.looks)
     await agent.close()
     for task in waits:
         with pytest.raises(StateError, match="closed"):
             await task
+    assert (agent.now(), len(agent.looks)) == (closed_at, polls)
     with pytest.raises(StateError):
         await job
     assert tasks_left() == []

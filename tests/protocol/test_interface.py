@@ -12,7 +12,7 @@ import pytest
 
 from mintlify_async import Assumptions, ConfigurationError, Quota, Thread
 from mintlify_async.model.job_record import Job, JobStatus
-from mintlify_async.protocol.calls import (
+from mintlify_async.protocol.requests import (
     ask_call,
     create_job_call,
     get_job_call,

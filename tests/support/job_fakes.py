@@ -19,14 +19,14 @@ from mintlify_async.errors import (
 )
 from mintlify_async.http.sending import Sending
 from mintlify_async.http.session_core import Core, LoopResources
+from mintlify_async.jobs.create_and_poll import created
 from mintlify_async.jobs.handle import JobHandle, handle_for
-from mintlify_async.jobs.poll_scheduler import PollScheduler, scheduler_of
-from mintlify_async.jobs.requests import created
+from mintlify_async.jobs.shared_polls import PollScheduler, scheduler_of
 from mintlify_async.model.job_record import Job
 from mintlify_async.model.job_ref import JobRef
 from mintlify_async.model.operation import GET_JOB
 from mintlify_async.model.response_info import ResponseInfo
-from mintlify_async.protocol.calls import Call
+from mintlify_async.protocol.requests import Call
 from mintlify_async.protocol.responses import WholeResponse, read_job
 from mintlify_async.runtime import dates
 from mintlify_async.settings.api_keys import Key

@@ -74,7 +74,8 @@ class MemoryLog:
     def append(self, data: bytes) -> None:
         """Append *data*. A reader gets all data of one cycle of the event loop together."""
         self._data += data
-        self._more.set()
+        if not self._stepping:  # its end wakes the readers
+            self._more.set()
 
     def end(self) -> None:
         """End the log. Repeated calls do nothing."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from attrs import evolve, frozen
 
 from mintlify_async import MintlifyError, StateError, StreamInterruptedError
-from mintlify_async.assistant.reply import has_queued, sent_key
+from mintlify_async.assistant.reply import sent_key, stream_of
 from mintlify_async.events import ErrorEvent, Finish
 from mintlify_async.runtime.logs import log_fields
 from mintlify_async.runtime.time_limits import TimeLimit
@@ -38,6 +38,7 @@ from .refusals import (
 
 if TYPE_CHECKING:
     from mintlify_async import Message, Reply, Thread
+    from mintlify_async.events import StreamEvent
 
     from ..redis.redis_stream_store import RedisStreamStore
 
@@ -261,28 +262,37 @@ class RunningAnswer:
 
     async def _write_arrived(self, reply: Reply) -> bool:
         """Write the next event and all events that have arrived. Return False at the answer's end."""
-        chat, events, hider, writing = self._chat, self._chat.events, self._chat.hider, self.log
-        turn_end = writing.size + TURN_BYTES
-        async for event in reply:
-            # Nine of ten events are deltas, which need only this check.
-            delta = delta_frame(event, events, hider)
-            if delta is not None:
-                writing.append(delta)
-            elif not writing.filling:  # the answer was closed while its turn was saved
-                return False
-            elif not isinstance(event, ErrorEvent):  # the reply raises it
-                self._finished = self._finished or isinstance(event, Finish)
-                chat.learn(reply.thread)
-                for event_frame in chat.frames(event.to_wire(), reply.thread):
-                    writing.append(event_frame)
-            if writing.size > MAX_BYTES:
-                raise StreamInterruptedError(f"the answer is larger than {MAX_BYTES} bytes")
-            if not has_queued(reply):
-                return True
-            if writing.size > turn_end:
-                await asyncio.sleep(0)
-                return True
+        events, hider, writing = self._chat.events, self._chat.hider, self.log
+        if writing.size > MAX_BYTES:
+            raise StreamInterruptedError(f"the answer is larger than {MAX_BYTES} bytes")
+        stream, turn_end = stream_of(reply), writing.size + TURN_BYTES
+        async for each in reply:
+            event: StreamEvent | None = each
+            while event is not None:
+                # Nine of ten events are deltas, which need only this check.
+                delta = delta_frame(event, events, hider)
+                if delta is not None:
+                    writing.append(delta)
+                elif not writing.filling:  # the answer was closed while its turn was saved
+                    return False
+                else:
+                    self._write(event, reply)
+                if not stream.has_queued:
+                    return True
+                if writing.size > turn_end:
+                    await asyncio.sleep(0)
+                    return True
+                event = stream.next_delta()
         return False
+
+    def _write(self, event: StreamEvent, reply: Reply) -> None:
+        """Write an event that is not a usual delta."""
+        if isinstance(event, ErrorEvent):
+            return  # the reply raises it
+        self._finished = self._finished or isinstance(event, Finish)
+        self._chat.learn(reply.thread)
+        for event_frame in self._chat.frames(event.to_wire(), reply.thread):
+            self.log.append(event_frame)
 
     async def _close(self) -> None:
         """Close the answer at the service. This saves the partial answer and lets the next question start."""

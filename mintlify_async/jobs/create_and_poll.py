@@ -19,7 +19,7 @@ from ..http.session_core import Core
 from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp
 from ..model.response_info import ResponseInfo
-from ..protocol.calls import Call
+from ..protocol.requests import Call
 from ..runtime import dates
 from ..runtime.logs import log_fields
 from ..runtime.tasks import running_loop

@@ -21,12 +21,12 @@ from ..errors import APIConnectionError, APIStatusError, APITimeoutError, RateLi
 from ..http.retry_after import retry_after_seconds
 from ..http.session_core import Core
 from ..model.job_ref import Stamp
-from ..protocol.calls import Call
+from ..protocol.requests import Call
 from ..runtime import dates
 from ..runtime.tasks import end_tasks, start_task
 from ..runtime.time_limits import TimeLimit
 from ..settings.poll_policy import PollPolicy
-from .requests import look_at
+from .create_and_poll import look_at
 from .stale_guard import JobKey, JobState, Look, Moment, response_headers
 
 LONGEST_PAUSE: Final = 300.0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mintlify_async import Assumptions, ContextItem, Message, SearchFilter
-from mintlify_async.protocol.calls import ask_call
+from mintlify_async.protocol.requests import ask_call
 from mintlify_async.settings.options import Options
 
 
