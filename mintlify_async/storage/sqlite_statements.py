@@ -106,9 +106,10 @@ class SQLStore(NothingToClose):
         return await self._run(step)
 
     async def drop_expired(self, prefix: str = "") -> None:
-        """Delete expired records from the file. No call returns them, but a SQLite file still contains them.
+        """Delete expired records, which no call returns any more.
 
-        Without this call, it contains them for 30 days or more, because the computer's clock may be wrong.
+        Without this call, a :class:`MemoryStore` deletes them at its next write. The file of a
+        :class:`SQLiteStore` contains them for 30 days or more, because the computer's clock may be wrong.
         :meth:`mintlify_async.Conversation.delete` calls it for the turns of the conversation.
 
         Args:
