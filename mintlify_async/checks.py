@@ -56,7 +56,7 @@ def check_seconds(value: object, name: str, *, zero: bool = False, none: str | N
         value: The value of the argument.
         name: The argument's name, for the error.
         zero: Whether 0 is allowed. Then the time must also be finite.
-        none: What None means, for example "means no limit". Without it, None is refused.
+        none: The meaning of None, such as "means no limit", for the error. Without it, None is refused.
 
     Raises:
         ConfigurationError: *value* is not a number, or out of range.
@@ -93,7 +93,7 @@ def check_number(
     """Check a number from *least* to *most*. *whole* requires an integer, and *none* allows None.
 
     Raises:
-        ConfigurationError: *value* is another number, or no number.
+        ConfigurationError: *value* is not a number, or is out of range.
     """
     kinds = int if whole else int | float
     if value is None and none:
@@ -337,7 +337,7 @@ _UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 
 def check_name(value: object, name: str, most: int) -> str:
-    """Return *value* if every database can store it as a record's name. It has at most *most* characters.
+    """Return *value* if every database can store it as a record's name of at most *most* characters.
 
     Raises:
         ConfigurationError: *value* is not a string, is empty or too long, or has a NUL or a lone surrogate.
@@ -410,7 +410,7 @@ def check_identifier(value: object, name: str) -> str:
     Raises:
         ConfigurationError: *value* is no string, is empty or a URL, or has blanks or quotes at its ends.
     """
-    text = check_characters(str(value) if isinstance(value, str) else "", name)  # no Secret: errors show it
+    text = check_characters(str(value) if isinstance(value, str) else "", name)  # errors would show a Secret
     problem = copying_slip(text)
     if problem is None and ("://" in text or (name == "domain" and "/" in text)):
         problem = f"is a URL or a path; write {_WHERE[name]}"
@@ -431,7 +431,7 @@ _QUOTES: Final = frozenset("\"'`\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QU
 
 
 def copying_slip(value: str) -> str | None:
-    """Return what is wrong at the ends of *value*, such as a copied quotation mark, or None."""
+    """Return the copying mistake at the ends of *value*, such as a quotation mark, or None."""
     stripped = value.strip()
     if stripped and value != stripped:
         return "begins or ends with a blank or a line break; remove it"
@@ -452,7 +452,7 @@ def check_path(path: object, name: str, *, hint: str = "") -> str:
         hint: The end of the error message, which says what to pass instead.
 
     Raises:
-        ConfigurationError: It is no path, starts with ``$``, or its ``~`` names no folder.
+        ConfigurationError: *path* is no path, starts with ``$``, or its ``~`` names no folder.
     """
     try:
         text = os.fsdecode(cast("Any", path))
@@ -591,7 +591,7 @@ def check_extra_body(extra_body: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Return *extra_body*, the additional fields of a request's body. For None, return an empty object.
 
     Raises:
-        ConfigurationError: It contains something that JSON cannot express.
+        ConfigurationError: *extra_body* contains something that JSON cannot express.
     """
     return check_object({} if extra_body is None else extra_body, "extra_body")
 
@@ -618,7 +618,7 @@ def check_json(content: object, name: str, *, sent: bool = False, depth: int = M
 
     Args:
         content: The value.
-        name: Its name, for the error.
+        name: The argument's name, for the error.
         sent: Whether *content* is sent. Then numbers must be finite, and lone surrogates are refused.
         depth: How deep it may be nested.
 

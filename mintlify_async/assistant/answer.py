@@ -1,4 +1,4 @@
-"""A complete answer of the assistant as a value, and the views of an answer that arrives."""
+"""A complete answer of the assistant as a value. Warnings and errors for replies that are read wrongly."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Extras:
 
     @property
     def sources(self: HasAnswer) -> list[AnswerSource]:
-        """The pages that the answer is based on, in order and each once, with the page's sections."""
+        """The answer's source pages in the order of the answer, each page once, with its sections."""
         return sources_of(message, site=self.site) if (message := self.message) is not None else []
 
     @property
@@ -203,7 +203,7 @@ class Answer(Extras, InModels):
         """Show the number of events and the finish reason. The text is left out, because logs show reprs."""
         return f"<Answer {self.events_seen} events, finish_reason={self.finish_reason!r}>"
 
-    if not TYPE_CHECKING:  # so type checkers report the loop
+    if not TYPE_CHECKING:  # hidden from type checkers, so that they report a loop over an answer
 
         def __aiter__(self):
             """Raise an error that says how to stream."""
@@ -231,7 +231,7 @@ _FIELDS: Final[Mapping[str, Callable[[Answer], Any]]] = {
     **{name: attrgetter(name) for name in _STORED},
     "message": lambda answer: answer.message.to_wire(),
 }
-"""By field of an answer's JSON: the function that makes the value."""
+"""Maps each field of an answer's JSON object to the function that makes its value."""
 
 
 def warn_unread(state: str, made_at: Place) -> None:

@@ -51,7 +51,7 @@ _CLEARED: Final = {
     "preliminary": None,
     "input_encoding": None,
 }
-"""By state of a tool's part: the fields that a change to this state clears, unless the event sets them."""
+"""Maps each state of a tool's part to the fields that this state clears if the event does not set them."""
 
 
 @define(eq=False, repr=False)
@@ -128,8 +128,8 @@ class MessageBuilder:
         self._close_parts()
         self.parts: list[msg.MessagePart] = []
         self._step_start = 0  # index of the first part of the current step
-        self._calls: dict[str, list[int]] = {}  # by call: the indexes of its parts, in order
-        self._approvals: dict[str, list[int]] = {}  # by request: a heap of the indexes of its parts
+        self._calls: dict[str, list[int]] = {}  # maps each call to the indexes of its parts, in order
+        self._approvals: dict[str, list[int]] = {}  # maps each request to a heap of the indexes of its parts
         self._data: dict[tuple[str, str], int] = {}
         self._metadata: Any = None
         self.finish_reason: str | None = None
@@ -277,7 +277,7 @@ class MessageBuilder:
     def text_at(self, at: int) -> str | None:
         """Return the text of the part at index *at*, or None if it is no text part.
 
-        The text is complete up to now, unless an earlier text part is open; see :meth:`settle`.
+        If no earlier text part is open, the text is complete up to now; see :meth:`settle`.
         """
         first = next(iter(self.open_texts.values()), None)
         if first is not None and first.at == at:
@@ -417,7 +417,7 @@ class MessageBuilder:
     def _tool_approval_response(self, event: ev.ToolApprovalResponse) -> None:
         places = self._approvals.get(event.approval_id, [])
         while places and self._approval_at(places[0], event.approval_id) is None:
-            heappop(places)  # another request replaced it, or its step was reset
+            heappop(places)  # the part has a newer request, or its step was reset
         approval = self._approval_at(places[0], event.approval_id) if places else None
         if approval is None:
             raise _not_open(event, event.approval_id)
@@ -465,15 +465,15 @@ class MessageBuilder:
         ev.ResetStep: _reset_step,
         **dict.fromkeys(_ONE_PART_EVENTS, _one_part),
     }
-    """By type of event: the function that changes the message. Other types do not change it."""
+    """Maps types of events to functions that change the message. Other types do not change it."""
 
 
 class GrowingText:
     """The text that each event adds to a message, for display.
 
     Pass each event after the builder has applied it. Text is added in the order of the message. If a text
-    part starts while an earlier part is open, its text waits for the end of the earlier part. Added text
-    cannot be taken back. If a ``reset-step`` discards text, the new text is another paragraph.
+    part starts while an earlier part is open, the text of the new part waits for the end of the earlier part.
+    Added text cannot be taken back. If a ``reset-step`` discards text, the new text is another paragraph.
 
     Attributes:
         initial: The text of the events before this object was made.

@@ -73,10 +73,10 @@ class ReplyTurn(Protocol):
         """Wait until the question may be sent.
 
         Args:
-            close_if_unused: Closes the reply without ending its turn, and returns whether it did. It does not
-                close while a task opens or reads the reply. Its argument is whether the turn is over. If the
-                turn is not over, an entered reply stays open, and any other raises ``StateError`` from then
-                on. The reference is weak, because the reply owns the turn.
+            close_if_unused: Closes the reply without ending its turn, and returns whether the reply was
+                closed. It does not close while a task opens or reads the reply. Its argument is whether the
+                turn is over. If the turn is not over, an entered reply stays open, and any other raises
+                ``StateError`` from then on. The reference is weak, because the reply owns the turn.
 
         Returns:
             The request to send. It replaces the question of the reply.
@@ -122,11 +122,11 @@ class ReplyTurn(Protocol):
         ...
 
     def shown(self, site: str | None, characters: int | None) -> None:
-        """Set how many characters of the answer the user has seen. None means all that arrive."""
+        """Set how many characters of the answer the user has seen. None means all received characters."""
         ...
 
     def left(self) -> None:
-        """Let the next turn start: the reply's block was left, or the reply ended or was dropped."""
+        """Let the next turn start, because the reply's block was left, or the reply ended or was dropped."""
         ...
 
 
@@ -162,11 +162,11 @@ class Reply(Extras, AsyncOnly):
         self._core: Core | None = core  # None after the question was sent
         self._call: Call | None = call  # None when the stream exists
         self._stream: MessageStream | None = None
-        self._opening: TimeLimit | None = None  # set while it enters the turn or connects
+        self._opening: TimeLimit | None = None  # set while the reply enters the turn or connects
         self._live: LiveResponse | None = None
         self._connections: object = None  # kept open until the answer has ended
         self._response: ResponseInfo | None = None
-        self._unsaved: Finish | None = None  # was read, but its turn is not saved yet
+        self._unsaved: Finish | None = None  # was read, but the turn is not saved yet
         self._error: Exception | None = None  # raised by every later ``await``
         self._unraised: MintlifyError | None = None  # the error of the answer, until a step raises it
         self._answer: Answer | None = None
@@ -300,7 +300,7 @@ class Reply(Extras, AsyncOnly):
         Each :class:`Edit` contains a message's full text and the text to append. If its ``index`` is new,
         send the text as a message, else edit that message. Text that arrives between two edits is in the next
         edit. All received text is yielded before the iterator ends or raises. ``break`` closes the reply. The
-        text is that of :attr:`text_stream`. Yielded text stays, even if a ``reset-step`` discards it.
+        text is the same as in :attr:`text_stream`. Yielded text stays, even after a ``reset-step``.
 
         Args:
             every: Seconds between one edit and the next, counted from your request for the next edit.
@@ -363,7 +363,7 @@ class Reply(Extras, AsyncOnly):
         except StopAsyncIteration:
             pass
         except asyncio.CancelledError as error:
-            if not self._entered:  # no exit of a block would close it
+            if not self._entered:  # no exit of a block would close the reply
                 self._shut(error)
                 await self._end_turn(error)
             raise
@@ -386,25 +386,25 @@ class Reply(Extras, AsyncOnly):
         return self
 
     async def _start(self) -> None:
-        """Open the answer, unless it is open."""
+        """If the answer is not open yet, open it."""
         if self._state == "opening":
             raise already_read()
         if self._state != "not started":
             return
         self._state = "opening"
-        self._opening = limit = TimeLimit()  # close() ends it
+        self._opening = limit = TimeLimit()  # close() ends this limit
         try:
             with limit:
                 if self._turn is not None:
                     await self._enter_turn(self._turn)
-                if self._state == "opening":  # otherwise another task has closed it
+                if self._state == "opening":  # otherwise another task has closed the reply
                     await self._open()
         except TimeoutError as error:
             if isinstance(error, MintlifyError) or not limit.ended:
                 raise
         finally:
             self._opening = None
-            if self._state == "opening":  # the turn or the observer refused; a later start is possible
+            if self._state == "opening":  # the turn or the observer refused, but a later start is possible
                 self._state = "not started"
             if self._live is None:
                 self._made_at = None  # no warning, because the reply was used
@@ -413,7 +413,7 @@ class Reply(Extras, AsyncOnly):
         call = await turn.enter(weakref.WeakMethod(self._close_if_unused))
         if self._core is not None:
             self._call, self._stream = call, None
-        if self.closed:  # another task closed it while this task waited in line
+        if self.closed:  # another task closed the reply while this task waited in line
             await self._end_turn(left=True)
 
     async def _open(self) -> None:
@@ -437,7 +437,7 @@ class Reply(Extras, AsyncOnly):
             raise
         thread_headers = (self._assumptions.thread_id_header, self._assumptions.thread_key_header)
         self._so_far().begin(live_response.headers, thread_headers, live_response.secret)
-        if self.closed:  # another task closed it while this task opened it
+        if self.closed:  # another task closed the reply while this task opened it
             live_response.close()
         else:
             self._state = "open"
@@ -545,8 +545,8 @@ class Reply(Extras, AsyncOnly):
     async def close(self) -> None:
         """Stop reading and close the connection immediately. A conversation's unfinished turn is rolled back.
 
-        Any task may call it, and more than once. A task that is reading then ends without an error. If the
-        turn had finished and the store has a newer turn, ``StoreConflictError`` is raised.
+        Any task may call this method, and more than once. A task that is reading then ends without an error.
+        If the turn had finished and the store has a newer turn, ``StoreConflictError`` is raised.
         """
         self._shut()
         error = sys.exception()  # of the `finally` or `aclosing` that calls this method
@@ -622,7 +622,7 @@ class Reply(Extras, AsyncOnly):
             observation.end(error)
 
     async def _end_turn(self, error: BaseException | None = None, *, left: bool = False) -> None:
-        """End the turn. The store's error is raised, unless *error* is already being raised.
+        """End the turn. If *error* is not already being raised, the store's error is raised.
 
         The next turn starts afterwards, but not before the reply's block has exited. Until then, the program
         may show this answer, and the next answer must not be mixed with it.
@@ -682,7 +682,7 @@ def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
 
 
 def stream_of(reply: Reply) -> MessageStream:
-    """Return what *reply* takes its events from. Between two steps, ``next_delta()`` may be called."""
+    """Return the stream of *reply*. Between two steps, its ``next_delta()`` may be called."""
     return reply._so_far()  # pyright: ignore[reportPrivateUsage] - defined in this file
 
 

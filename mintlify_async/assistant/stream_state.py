@@ -85,7 +85,7 @@ class _ThreadFinder:
         self._sent = self.thread = sent
         self.secret: str | None = None
         self._ids: dict[int, str] = {}
-        self._keys: dict[int, tuple[str, str | None]] = {}  # by place: the key, and the id next to it
+        self._keys: dict[int, tuple[str, str | None]] = {}  # each place's key, and the id next to that key
 
     def look(self, content: dict[str, Any]) -> None:
         """Record the thread in *content*, an event with one of ``_THREAD_FIELDS``."""
@@ -160,7 +160,7 @@ class MessageStream:
         self._size = 0  # size of the body, in bytes
         self._eof = False  # whether no more bytes are read
         self._cause: Exception | None = None
-        self._ends: dict[str, StreamEvent | None] = {}  # by type: the last event that announced an end
+        self._ends: dict[str, StreamEvent | None] = {}  # each type's last event that announced an end
         self.events_seen = 0
         self.ended = False
 
@@ -200,16 +200,16 @@ class MessageStream:
         self._eof = True
         self._cause = cause
         last = self._sse_decoder.close()
-        if last is not None and _is_complete(last):  # no blank line followed it
+        if last is not None and _is_complete(last):  # no blank line followed the event
             self._queue.append(last)
 
     # Output -----------------------------------------------------------------------------------
 
     def next_event(self) -> StreamEvent | None:
-        """Return the next event. None means: feed more bytes, unless ``ended`` is true.
+        """Return the next event. If it is None and ``ended`` is false, feed more bytes.
 
         Raises:
-            StreamDecodeError: An event cannot be decoded. Or an event, or the answer, is too large.
+            StreamDecodeError: An event cannot be decoded, or an event or the answer is too large.
             StreamStateError: An event names a part or a tool call that does not exist.
             AssistantError: The previous event was an ``error``.
             StreamInterruptedError: The body ended before the end of the answer.
@@ -238,7 +238,7 @@ class MessageStream:
         try:
             self._builder.add_delta(delta)
         except StreamError:
-            return None  # next_event() raises it
+            return None  # next_event() raises this error
         self._queue.popleft()
         self.events_seen += 1
         if self._text is not None:
@@ -246,7 +246,7 @@ class MessageStream:
         return delta
 
     # An answer may repeat a key, and tools show the variables of an error's frames. So errors are returned to
-    # a frame without the data, which raises them.
+    # a frame without the data, and this frame raises them.
 
     def _take(self, data: str) -> StreamEvent | StreamError | None:
         """Decode and apply one event. Return an error if it is wrong. Return None if *data* is no event."""
@@ -276,7 +276,7 @@ class MessageStream:
 
     def _note_text(self, event: StreamEvent) -> None:
         """Add the text of *event* to the text that was already read."""
-        if isinstance(event, (Start, ResetStep)):  # they may discard text
+        if isinstance(event, (Start, ResetStep)):  # these events may discard text
             self._text = None
         elif self._text is not None:
             self._texts.append(self._text.after(event))
@@ -418,7 +418,7 @@ class MessageStream:
 
     @property
     def partial(self) -> Message:
-        """The same message, after the last event."""
+        """Like :attr:`message`, for use after the last event."""
         return self._message(streaming=False)
 
     def _message(self, *, streaming: bool) -> Message:
@@ -438,12 +438,12 @@ class MessageStream:
 
     @property
     def text_so_far(self) -> str:
-        """The same text, for a caller that reads it only once, so later events cost no extra time."""
+        """Like :attr:`text`, for a caller that reads the text once, so later events cost no extra time."""
         return "".join([*self._earlier, self.growing_text().initial])
 
     @property
     def partial_text(self) -> str:
-        """The same text, after the last event."""
+        """Like :attr:`text`, for use after the last event."""
         text = self.growing_text()
         return "".join([*self._earlier, text.initial, text.close()])
 
@@ -464,7 +464,7 @@ class MessageStream:
 
     @property
     def finish_reason(self) -> str | None:
-        """The service's word for the reason of the end, or None."""
+        """The service's reason for the end, or None."""
         reason = self._builder.finish_reason
         return None if reason is None else whole_characters(reason)
 

@@ -13,7 +13,7 @@ from .message_builder import GrowingText
 
 
 class ClosableEvents(Protocol):
-    """A reply, as the views read it."""
+    """The methods of a reply that :class:`TextStream` uses."""
 
     def __aiter__(self) -> AsyncIterator[StreamEvent]: ...
 
@@ -28,10 +28,10 @@ class TextStream(AsyncOnly):
     """The text of a reply, piece by piece, for display. Together, the pieces are ``answer.text``.
 
     Some text is held back: a line that may open a ``suggestions`` block, half a surrogate pair, and a text
-    part that starts before the previous part has ended. It is yielded when this is decided. All received text
-    is yielded before the reply's error is raised. Yielded text cannot be taken back. If a second ``start``
-    with another id replaces the message, the new text follows after a blank line, also in ``answer.text``. If
-    a ``reset-step`` discards text, ``answer.text`` has only the replacement.
+    part that starts before the previous part has ended. Such text is yielded when its place is certain. All
+    received text is yielded before the reply's error is raised. Yielded text cannot be taken back. If a
+    second ``start`` with another id replaces the message, the new text follows after a blank line, also in
+    ``answer.text``. If a ``reset-step`` discards text, ``answer.text`` has only the replacement.
     """
 
     def __init__(self, reply: ClosableEvents, growing_text: Callable[[], GrowingText]) -> None:
@@ -56,7 +56,7 @@ class TextStream(AsyncOnly):
             raise self._error
         while True:
             if self._text is None:
-                with suppress(StateError):  # not started; the first event has no text
+                with suppress(StateError):  # not started, and the first event has no text
                     self._text = self._growing_text()
             try:
                 event = await anext(self._reply)

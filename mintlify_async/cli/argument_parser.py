@@ -258,7 +258,7 @@ _TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
     "SECONDS": _seconds,
     "use?": _use,
 }
-"""By name of a value: the check of the value. Any other value is a text."""
+"""Maps the name of a value to the check of the value. Any other value is a text."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -323,7 +323,7 @@ class _Parser(argparse.ArgumentParser):
     def _options_first(self, args: Sequence[str]) -> list[str]:
         """Return *args* with the words after the options, because argparse wants all words in one place.
 
-        An argument with blanks is a word, such as ``-v is broken``, unless it gives a value to an option.
+        If an argument with blanks gives no value to an option, it is a word, such as ``-v is broken``.
         """
         options, words, rest = list[str](), list[str](), iter(args)
         for argument in rest:

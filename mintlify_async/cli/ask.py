@@ -67,8 +67,8 @@ def _load_thread(name: str) -> mintlify.Thread:
 def _thread_file(name: str) -> Generator[Callable[[mintlify.Thread], None]]:
     """Yield a function that writes a thread, with its key, to a file that only the user can read.
 
-    If the file cannot be written, the error comes here, before the question costs money. An existing file is
-    not changed until a thread is written.
+    If the file cannot be written, the error is raised at the start of the block, before the question costs
+    money. An existing file is not changed until a thread is written.
     """
     path = Path(name)
     if path.exists() and not path.is_file():

@@ -130,7 +130,7 @@ def _file(store: str | None) -> str:
         return store
     data = Path(os.environ.get("XDG_DATA_HOME", ""))
     try:
-        # A relative path is not valid in this variable, and would mean another folder in each working folder.
+        # A relative path is not valid in XDG_DATA_HOME, and would mean another folder in each working folder.
         data = data if data.is_absolute() else Path.home() / ".local" / "share"
     except RuntimeError:
         raise UsageError(

@@ -47,7 +47,7 @@ PLACES: Final = {
     "site": "--site or MINTLIFY_SITE",
     "timeout": "--timeout",
 }
-"""By argument of the package: the flag or variable, for errors that name the argument."""
+"""Maps the package's arguments to flags or variables, for errors that name the argument."""
 
 _PHRASES: Final = (
     (r", in \w+= or MINTLIFY_\w+", ""),
@@ -138,7 +138,7 @@ def proxy_advice(error: Exception) -> str:
 def missing_thing(error: NotFoundError) -> str:
     """Return the thing that the service did not find: ``job`` or ``project``. Empty for another server.
 
-    A web site also responds to an unknown path with 404. Then the text is a page, or contains the path.
+    A web site also responds to an unknown path with 404. Its text is then a web page, or contains the path.
     """
     text = error.body.lower()
     if text.lstrip().startswith("<") or "/job" in text:

@@ -43,7 +43,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _tell_reference(handle: mintlify.JobHandle, options: argparse.Namespace, terminal: Terminal) -> None:
-    """Print the reference of a paid job. If its stream cannot be written, use the other stream."""
+    """Print the reference of a paid job. If one stream cannot be written, use the other stream."""
     note = f"reference: {handle.ref}"
     if options.wait and terminal.note(note):
         return
@@ -95,7 +95,7 @@ def _show(job: mintlify.Job, ref: mintlify.JobRef, options: argparse.Namespace, 
 def record_line(job: mintlify.Job, ref: mintlify.JobRef) -> str:
     """Return a record as one line. The service's texts cannot break the line.
 
-    Its first word can be used as REF of a command. If a shell would change the id, the reference is shown.
+    The first word can be used as REF of a command. If a shell would change the id, the reference is shown.
     """
     is_plain = re.fullmatch("[A-Za-z0-9_][A-Za-z0-9._-]*", job.id)
     name = job.id if is_plain else str(mintlify.JobRef(ref.project_id, job.id))

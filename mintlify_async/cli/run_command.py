@@ -49,7 +49,7 @@ def run(command: Command, options: argparse.Namespace) -> int:
     except asyncio.CancelledError:
         terminal.note("terminated")
         return TERMINATED
-    except BrokenPipeError:  # it is an OSError, but `main` exits without a message for it
+    except BrokenPipeError:  # an OSError, but one for which `main` exits without a message
         raise
     except (MintlifyError, UsageError, OutputError, OSError) as error:
         return explain(error, terminal)
@@ -64,7 +64,7 @@ async def until_terminated(step: Coroutine[Any, Any, T]) -> T:
     assert task is not None
     loop = asyncio.get_running_loop()
 
-    def cancel(*_: object) -> None:  # like asyncio's handler for Ctrl-C, so that a blocking step can see it
+    def cancel(*_: object) -> None:  # like asyncio's handler for Ctrl-C, which also wakes a waiting loop
         task.cancel()
         loop.call_soon_threadsafe(lambda: None)
 

@@ -14,7 +14,7 @@ import mintlify_async as mintlify
 from .error_advice import SettingsError, UsageError
 
 SHARED_VARIABLE = "MINTLIFY_API_KEY"
-"""Is used for either key if the key's own variable is unset."""
+"""The variable that is used for either key if the key's own variable is unset."""
 
 
 @frozen

@@ -10,7 +10,7 @@ from threading import current_thread, main_thread
 
 @contextmanager
 def on_sigterm(handler: Callable[..., object]) -> Generator[None]:
-    """Call *handler* for SIGTERM inside the block, in the main thread and unless SIGTERM is ignored."""
+    """In the main thread, if SIGTERM is not ignored, call *handler* for SIGTERM inside the block."""
     previous = signal.getsignal(signal.SIGTERM)
     # Only the main thread can set handlers. None is a handler that Python did not set.
     if current_thread() is not main_thread() or previous in (None, signal.SIG_IGN):

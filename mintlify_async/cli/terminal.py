@@ -59,7 +59,7 @@ def one_word(text: str) -> str:
 
 
 def inert(text: str) -> str:
-    """Return *text* in one line that controls no terminal and no CI service, such as with ``##vso[…]``."""
+    """Return *text* as one line without controls of a terminal or of a CI service, such as ``##vso[…]``."""
     return re.sub(r"##(?=\w*\[)", "# #", CONTROLS.sub("", " ".join(text.splitlines())))
 
 
@@ -83,7 +83,7 @@ def hide_keys(stream: IO[str]) -> Callable[[], None]:
     """Stop the terminal from showing typed keys, such as ``^C``. The keys still work.
 
     Returns:
-        A function that shows them again.
+        A function that lets the terminal show typed keys again.
     """
     try:
         import termios  # POSIX only
@@ -95,7 +95,7 @@ def hide_keys(stream: IO[str]) -> Callable[[], None]:
 
     def apply(attributes: list[Any]) -> None:
         with suppress(OSError, termios.error):
-            if os.tcgetpgrp(descriptor) == os.getpgrp():  # this call would stop a background process
+            if os.tcgetpgrp(descriptor) == os.getpgrp():  # tcsetattr would stop a background process
                 termios.tcsetattr(descriptor, termios.TCSANOW, attributes)
 
     hidden = list(previous)
@@ -154,7 +154,7 @@ class _MarkdownView:
         self._live = Live(
             console=console,
             get_renderable=self._growing,
-            auto_refresh=False,  # its thread would draw in the middle of a print
+            auto_refresh=False,  # Live's thread would draw in the middle of a print
             transient=True,
             vertical_overflow="crop",
         )
@@ -249,7 +249,7 @@ class Terminal:
         plain = plain or os.environ.get("TERM") == "dumb"
         self._out_console = None if plain else _console(self.out)
         self._err_console = None if plain else _console(self.err)
-        if self._one_screen:  # one console draws both, so that a note does not appear in an answer
+        if self._one_screen:  # one console draws both streams, so that no note appears in an answer
             self._err_console = self._out_console
 
     def write(self, text: str, end: str = "\n") -> None:

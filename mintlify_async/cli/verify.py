@@ -58,7 +58,7 @@ NO_SETTING = "no setting fixes this: record it with --record FILE and report it"
 OLD_STREAM = "AI SDK 4"
 """This text is in the error for an answer of the v1 endpoint."""
 HOURS_APART = 0.4
-"""With this difference in hours between a job's creation and now, its date is not in UTC."""
+"""A new job's date is not in UTC if it differs from now by more than this number of hours."""
 KNOWN_RESETS = {"retry-after", "retry-after-ms", "ratelimit-reset", "x-ratelimit-reset"}
 ANY_KEY: dict[str, Any] = {"assumptions": mintlify.Assumptions(admin_key_prefix="", assistant_key_prefix="")}
 """The options of a session that accepts keys with any prefix."""
@@ -113,7 +113,7 @@ class Verification:
             self.broken("base URL", self.foreign, "MINTLIFY_BASE_URL=…")
 
     def held(self, name: str, evidence: str) -> None:
-        """Record that an assumption is true, unless it was shown to be false."""
+        """If an assumption was not shown to be false, record that it is true."""
         if self.rows[name].status != "broken":
             self.rows[name] = Row("held", evidence)
 

@@ -1,4 +1,4 @@
-"""Optional parts, each with an extra: relay, Redis and Postgres stores, tracing. The core imports none."""
+"""Optional modules, each with an extra: relay, Redis and Postgres stores, tracing. The core imports none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..wrong_names import missing_names
 
 
 def extra_missing(extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
-    """Return the error for a part that cannot be imported. It says how to install the extra."""
+    """Return the error for an optional module that cannot be imported. It says how to install the extra."""
     return ModuleNotFoundError(
         f"{error}: mintlify_async.contrib.{extra} needs the extra {extra}; "
         f'run: pip install "mintlify-async[{extra}]"',
@@ -16,5 +16,5 @@ def extra_missing(extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError
     )
 
 
-if not TYPE_CHECKING:  # a type checker reports the mistake without it
+if not TYPE_CHECKING:  # hidden from type checkers, so that they report a wrong name themselves
     __getattr__ = missing_names(__name__)

@@ -7,11 +7,11 @@ Install with ``pip install "mintlify-async[otel]"`` and give the session an obse
     session = MintlifySession(observer=OpenTelemetryObserver())
 
 The names, and the structure of messages, follow version 0.1.0 of OpenTelemetry's semantic conventions for
-generative AI (``semantic-conventions-genai``). They are still in development. Attributes that these
-conventions do not have for an ``invoke_agent`` client span start with ``mintlify.``. Prompts, answers and the
-texts of errors, which may quote them, are recorded only if *capture_content* is set. A cancelled operation
-has ``error.type`` = ``CancelledError``. If you leave a reply before its end, the span has no error. The span
-is the parent of aiohttp's spans. It is not the current span while your code handles an event.
+generative AI (``semantic-conventions-genai``). The conventions are still in development. Attributes that
+these conventions do not have for an ``invoke_agent`` client span start with ``mintlify.``. Prompts, answers
+and the texts of errors, which may quote them, are recorded only if *capture_content* is set. A cancelled
+operation has ``error.type`` = ``CancelledError``. If you leave a reply before its end, the span has no error.
+The span is the parent of aiohttp's spans. It is not the current span while your code handles an event.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     "server_port": "server.port",
     "status": "mintlify.job.status",
 }
-"""By fact: the attribute of the span. Any other fact becomes ``mintlify.`` and its name."""
+"""Maps facts to attributes of the span. Any other fact becomes ``mintlify.`` and its name."""
 
 MEASURED: Final = (
     "gen_ai.operation.name",
@@ -65,7 +65,7 @@ MEASURED: Final = (
 """The attributes of all metrics."""
 
 REASONS: Final = {"content-filter": "content_filter", "tool-calls": "tool_call"}
-"""By finish reason of the service: the word of the conventions, if it differs."""
+"""Maps finish reasons of the service to the words of the conventions, where the two differ."""
 
 
 @helpful

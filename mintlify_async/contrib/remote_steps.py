@@ -36,7 +36,7 @@ class FirstLoop:
         self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
 
     def is_running(self) -> bool:
-        """Return whether the running loop is the first loop that called this."""
+        """Return whether the running loop is the first loop that called this method."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = weakref.ref(loop)

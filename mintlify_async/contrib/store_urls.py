@@ -25,7 +25,7 @@ async def open_store(url: str, *, setup: bool = True) -> AsyncGenerator[Store]:
 
     Args:
         url: Starts with ``redis://``, ``rediss://``, ``unix://``, ``postgresql://`` or ``postgres://``.
-        setup: Whether to make the table in a Postgres, if it does not exist.
+        setup: Whether to make a missing table in a Postgres.
 
     Raises:
         ConfigurationError: The URL has another scheme, or cannot be read. Nothing is sent.
@@ -74,4 +74,4 @@ SCHEMES: Final[Mapping[str, Callable[[str, bool], AbstractAsyncContextManager[St
     "rediss": _open_redis,
     "unix": _open_redis,
 }
-"""By scheme of the URL: the function that opens the store."""
+"""Maps the scheme of a URL to the function that opens the store."""

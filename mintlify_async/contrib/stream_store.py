@@ -1,4 +1,4 @@
-"""Stream stores of the relay: they keep answers that run without a reader, or that have ended."""
+"""Stream stores of the relay, which keep answers that run without a reader, or that have ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GRACE_SECONDS: Final = 60.0
 """Default number of seconds for which an answer continues without a reader."""
 
 KEEP_SECONDS: Final = 60.0
-"""Default number of seconds after its end for which an answer can be read."""
+"""Default number of seconds for which an answer can be read after its end."""
 
 
 @helpful
@@ -24,7 +24,7 @@ class MemoryStreamStore(NothingToClose):
 
     Args:
         grace: Seconds for which an answer continues without a reader. Then it is stopped at the service.
-        keep: Seconds after its end for which a page that was being reloaded can read an answer.
+        keep: Seconds for which an answer can still be read after its end, by a web page that was reloaded.
 
     Raises:
         ConfigurationError: An argument is not a finite number of 0 or more.

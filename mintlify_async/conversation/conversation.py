@@ -52,10 +52,10 @@ class Conversation:
 
     With a *store*, the conversation survives restarts. The store is read when the first reply is entered (or
     by :meth:`load`). Each finished turn is saved before it becomes part of the history. If another process
-    has saved the conversation since, a turn raises :class:`~mintlify_async.errors.StoreConflictError`, if
-    possible before its question is sent. Then call :meth:`load` and ask again. A cancellation never stops a
-    running save. A cancelled task stops waiting after 0.25 s, and the turn may be stored. The next turn waits
-    for the save and raises its error, if no caller got the error.
+    has saved the conversation since, a turn raises :class:`~mintlify_async.errors.StoreConflictError`. If
+    possible, it does so before its question is sent. Then call :meth:`load` and ask again. A cancellation
+    never stops a running save. A cancelled task stops waiting after 0.25 s, and the turn may be stored. The
+    next turn waits for the save. If no caller got its error, the next turn raises it.
 
     One turn runs at a time, even if several objects have the same store, owner and id. With ``busy="queue"``,
     turns, :meth:`undo`, :meth:`save` and :meth:`delete` wait in line in the order of their start. Each turn
@@ -86,7 +86,7 @@ class Conversation:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The messages of the finished turns, oldest first. With a store, they are those of the last read.
+        """The messages of the finished turns, oldest first. With a store, the messages of the last read.
 
         With a store and ``max_messages``, a turn reads only the turns that it sends. :meth:`load` reads all.
         """
@@ -168,7 +168,7 @@ class Conversation:
         """Ask the question of an unfinished turn again, as the same message with the same id.
 
         Args:
-            options: Options that replace those of the first call.
+            options: Options that replace the options of the first call.
 
         Raises:
             StateError: The last turn finished, or there was no turn.
@@ -184,7 +184,7 @@ class Conversation:
         if turn_question.replacing is None or transcript.history.complete:
             history = transcript.before(turn_question)
         else:
-            history = History()  # the turn to replace may not be read yet; the new turn finds it
+            history = History()  # the turn to replace may not be read yet, but the new turn finds it
         prepare = partial(self._call, turn_question)
         call = prepare(history)
         turn = ConversationTurn(
@@ -239,7 +239,7 @@ class Conversation:
             keep_thread: Continue the same thread in both conversations.
 
         Raises:
-            StateError: Not all of it was read from its store. Call ``await chat.load()`` first.
+            StateError: Not all turns were read from the store. Call ``await chat.load()`` first.
         """
         history, settings = self._transcript.whole(), self._transcript.settings
         settings = evolve(settings, id=id, owner=self.owner, system=self.system)
@@ -280,7 +280,7 @@ class Conversation:
     def forget_thread(self) -> None:
         """Start a new thread with the next question, and send the history there.
 
-        Use it if the service no longer has the thread (404). The change is saved with the next turn.
+        Use this method if the service no longer has the thread (404). The change is saved with the next turn.
 
         Raises:
             StateError: A turn is running.
@@ -294,7 +294,7 @@ class Conversation:
     async def load(self) -> Self:
         """Read the conversation from the store, and replace the data here. Return this conversation.
 
-        The first turn reads the store without this call. Use it to show the history, or after a
+        The first turn reads the store without this call. Use the call to show the history, or after a
         :class:`~mintlify_async.errors.StoreConflictError`.
 
         Raises:
@@ -355,7 +355,7 @@ class Conversation:
         """Return the conversation as a JSON object. It contains the thread's key, so protect it.
 
         Raises:
-            StateError: Not all of it was read from its store. Call ``await chat.load()`` first.
+            StateError: Not all turns were read from the store. Call ``await chat.load()`` first.
         """
         return self._transcript.to_dict()
 

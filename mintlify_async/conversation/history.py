@@ -106,7 +106,7 @@ class History:
         return evolve(self, thread=thread, version=new_version(), basis=self.version)
 
     def without_last_turn(self) -> History | None:
-        """Return this history without the last question and all later messages. None if there is none."""
+        """Return this history without the last question and all later messages. None without a question."""
         places = (at for at, turn in enumerate(self.turns) if turn[0].role == "user")
         place = max(places, default=None)
         return None if place is None else self._until(place)
@@ -114,7 +114,7 @@ class History:
     def before(self, id: str) -> History | None:
         """Return the history before the turn of message *id*. None if no turn has this message.
 
-        It has no thread, because the thread contains the later turns.
+        The result has no thread, because the thread contains the later turns.
         """
         places = (at for at, turn in enumerate(self.turns) if any(message.id == id for message in turn))
         place = next(places, None)
@@ -139,7 +139,7 @@ def messages_to_send(
     room = None if max_messages is None else max(max_messages - len(question), 0)
     newest = deque[Message]()
     newest_first = (message for turn in reversed(history.turns) for message in reversed(turn))
-    for message in newest_first:  # it stops early, so a long conversation costs no more time
+    for message in newest_first:  # the loop stops early, so a long conversation costs no more time
         sendable = _sendable(message)
         if message.role == "system" or not sendable.parts:
             continue

@@ -1,8 +1,8 @@
 """The records of a conversation in a store. No I/O.
 
 A conversation consists of a small head, and one record for each turn. A step replaces the head and adds or
-drops a few turns in one write. The write fails if another writer has changed the head since it was read. So
-the thousandth turn takes no longer than the first. If two writers start from the same head, one succeeds.
+drops a few turns in one write, so the thousandth turn takes no longer than the first. The write fails if
+another writer has changed the head since it was read. If two writers start from the same head, one succeeds.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def write_turn(messages: tuple[Message, ...]) -> bytes:
 
 
 def read_turn(record: Record | None, what: str) -> tuple[Message, ...]:
-    """Return the messages of the turn in *record*. Without a record, which may have expired, return none.
+    """Return the messages of the turn in *record*. Without a record, because it has expired, return ().
 
     Raises:
         StateError: *record* is not the record of a turn.

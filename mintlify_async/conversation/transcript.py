@@ -1,7 +1,7 @@
 """Transcript: the turns and the thread of one conversation, and their copy in a store.
 
-Turns and thread are replaced together, and only after the store has saved them. Only those turns of a stored
-conversation are read that are sent with a question, unless all turns are requested.
+Turns and thread are replaced together, and only after the store has saved them. If not all turns are
+requested, only the turns of a stored conversation that are sent with a question are read.
 """
 
 from __future__ import annotations

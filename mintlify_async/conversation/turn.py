@@ -104,7 +104,7 @@ class ConversationTurn:
         return call.within(self._deadline - asyncio.get_running_loop().time())
 
     def stepped(self) -> None:
-        """Record that the running task is the one that reads the reply."""
+        """Record that the running task reads the reply."""
         task = asyncio.current_task()
         if self._lock is not None and task is not None:
             self._lock.read_by(task)
@@ -119,7 +119,7 @@ class ConversationTurn:
         return self._within_deadline(self._prepare(self._history))
 
     def shown(self, site: str | None, characters: int | None) -> None:
-        """Set how many characters of the answer the user has seen. None means all that arrive."""
+        """Set how many characters of the answer the user has seen. None means all received characters."""
         self._shown_extent = None if characters is None else (characters, site)
 
     async def finished(self, message: Message | None, thread: Thread | None) -> None:
@@ -140,7 +140,7 @@ class ConversationTurn:
             await self._saving.result(cancelled=cancelled)
 
     def _settle(self, message: Message | None, thread: Thread | None, *, whole: bool) -> None:
-        self._state = "settled"  # so that close() in another task does not end it twice
+        self._state = "settled"  # so that close() in another task does not end the turn twice
         if message is not None and self._shown_extent is not None and not whole:
             message = shorten(message, *self._shown_extent)
         # A partial answer never replaces a complete answer.
@@ -160,7 +160,7 @@ class ConversationTurn:
             lock.release()
 
     def _save(self, message: Message, thread: Thread | None) -> None:
-        """Start to save this answer, if no save of it was started."""
+        """If no save of this answer was started, start one."""
         if self._to_save == (message, thread):
             return
         assert self._recordings is not None
@@ -169,7 +169,7 @@ class ConversationTurn:
         self._to_save = message, thread
 
     async def _commit(self, save_before: KeptStep | None, message: Message, thread: Thread | None) -> None:
-        """Save this answer with its question, unless that was already done."""
+        """If this answer is not saved yet, save it with its question."""
         try:
             if save_before is not None:
                 await save_before.result()
@@ -204,7 +204,7 @@ class ConversationTurn:
         """
         close_reply = self._close_reply() if self._close_reply is not None else None
         is_own_task = task is asyncio.current_task()
-        is_saved = self._saving is None or self._saving.done  # otherwise its task may be waiting for the save
+        is_saved = self._saving is None or self._saving.done  # otherwise the reply's task may wait for it
         is_over = self._state in ("finished", "settled") and (is_own_task or is_saved)
         is_abandoned = task is None or task.done()
         if close_reply is None or not (is_over or is_abandoned):

@@ -39,7 +39,7 @@ class LockHolder(Protocol):
 
 
 class TurnLock:
-    """A lock for the tasks of one event loop. They get it in the order of their requests.
+    """A lock for the tasks of one event loop. The tasks get the lock in the order of their requests.
 
     Args:
         store: The conversation's store. It lives as long as its locks.
@@ -55,7 +55,7 @@ class TurnLock:
         self._waiting = 0  # the number of waiting steps
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: weakref.ref[asyncio.Task[Any]] | None = None  # the task that took the last step
-        self._turn: weakref.ref[LockHolder] | None = None  # weak: a dropped reply frees the lock
+        self._turn: weakref.ref[LockHolder] | None = None  # weak, so that a dropped reply frees the lock
 
     @property
     def locked(self) -> bool:
@@ -150,7 +150,7 @@ class TurnLock:
 
     @contextlib.asynccontextmanager
     async def hold(self, *, queue: bool, ignore_save: bool = False) -> AsyncGenerator[None]:
-        """Take the lock for a step that is no turn. The arguments are those of :meth:`acquire`."""
+        """Take the lock for a step that is no turn. See :meth:`acquire` for the arguments."""
         await self.acquire(queue=queue, ignore_save=ignore_save)
         try:
             yield
@@ -169,7 +169,7 @@ class TurnLock:
         return self.locked
 
     def release(self) -> None:
-        """Let the next turn start. Any thread may call it, because a finalizer may run on another thread."""
+        """Let the next turn start. Any thread may call this, because finalizers may run on any thread."""
         loop = self._loop
         if loop is None or loop is running_loop():
             self._release()

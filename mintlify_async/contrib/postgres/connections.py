@@ -151,7 +151,7 @@ class LoopConnections:
         if self._pool is not None:
             await self._pool
             with suppress(Exception), TimeLimit(asyncio.get_running_loop().time() + CLOSE_SECONDS):
-                await self._pool.close()  # if it is cancelled, it terminates the connections
+                await self._pool.close()  # a cancelled close() terminates the connections
 
     def abandon(self) -> None:
         """Drop the own connections."""
@@ -224,9 +224,9 @@ async def run_statement(connection: Connection, sql: str, args: Sequence[Any]) -
 
 
 async def _give_back(connection: Connection, last: str, error: BaseException) -> None:
-    """Run *last* on a connection whose step was cancelled or failed. If that is not possible, close it.
+    """Run *last* on a connection whose step was cancelled or failed. If this fails, close the connection.
 
-    If this takes long after a cancellation, it is cancelled again, and ends. A connection to a read-only
+    If this call takes long after a cancellation, it is cancelled again, and ends. A connection to a read-only
     server is also closed, because after a failover, a new connection leads to the server that writes.
     """
     if isinstance(error, ONLY_READS):

@@ -26,7 +26,7 @@ FAILURES: Final = (
 """Errors that mean that Postgres cannot be used."""
 
 AGAIN: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
-"""Errors after which the same statements may succeed. They have changed nothing."""
+"""Errors after which the same statements may succeed. The failed statements have changed nothing."""
 
 LOCKED: Final = asyncpg.LockNotAvailableError
 """Another session has the lock of a key or of the table."""

@@ -48,9 +48,9 @@ class PostgresStore:
 
     Make its table once, with ``await store.setup()``, or put :attr:`schema` into a migration.
 
-    With a URL, the store has a pool for each event loop. It may be used from several threads and in several
-    calls of ``asyncio.run``, and :meth:`close` closes the connections. With a function, it belongs to the
-    event loop that uses it first.
+    With a URL, the store has a pool for each event loop. The store may be used from several threads and in
+    several calls of ``asyncio.run``, and :meth:`close` closes the connections. With a function, the store
+    belongs to the event loop that uses it first.
 
     Each step is a separate transaction, never a part of your transaction. Otherwise a claim that you roll
     back would be sent again. PgBouncer may be used, also in transaction mode.
@@ -59,8 +59,8 @@ class PostgresStore:
 
     A step raises :class:`~mintlify_async.errors.StateError` if Postgres does not respond in time. If a
     process is stopped during a step, the server ends the transaction. If no limit of the server applies, the
-    next step that waits for the same key ends that connection with ``pg_terminate_backend``. This requires
-    the same role.
+    next step that waits for the same key ends its connection with ``pg_terminate_backend``. This requires the
+    same role.
 
     Example::
 
@@ -130,7 +130,7 @@ class PostgresStore:
             await self._step(lambda connection: run_transaction(connection, begin, self._sql.schema, ()))
 
     async def close(self) -> None:
-        """Close the connections of a URL, on every event loop. The records stay, and it can be used again."""
+        """Close the connections of a URL, on every event loop. The records stay. The store stays usable."""
         loops, self._loops = self._loops, LoopLocal(self._connect)
         await loops.close()
 

@@ -1,4 +1,4 @@
-"""Hooks for PyInstaller. It finds neither modules that are loaded by name nor data files.
+"""Hooks for PyInstaller, which finds neither modules that are loaded by name nor data files.
 
 PyInstaller finds this folder through the entry point ``pyinstaller40``. For each package that a program
 imports, it runs the hook with the package's name. So only programs that use the testing kit include it. The
@@ -20,7 +20,7 @@ def hook_dirs() -> list[str]:
 
 
 def module_names(wing: str | None = None) -> list[str]:
-    """Return the names of the modules of *wing*. Without it, of the modules that every program may load."""
+    """Return the names of the modules of *wing*, or of the modules that every program may load."""
     paths = [path.relative_to(PACKAGE).with_suffix("") for path in sorted(PACKAGE.rglob("*.py"))]
     return [
         ".".join([PACKAGE.name, *path.parts])

@@ -1,4 +1,4 @@
-"""For PyInstaller: the commands. Each is loaded when it runs."""
+"""Tells PyInstaller to include the modules of the commands. Each is loaded when its command runs."""
 
 from mintlify_async.contrib.pyinstaller import module_names
 

@@ -1,4 +1,4 @@
-"""For PyInstaller: the modules that ``mintlify_async.testing`` loads on their first use, and the pages."""
+"""Tells PyInstaller to include the modules of the testing kit, and the package's documentation pages."""
 
 from mintlify_async.contrib.pyinstaller import module_names, pages
 

@@ -10,5 +10,5 @@ from .redis_stream_store import RedisStreamStore
 
 __all__ = ["RedisStore", "RedisStreamStore"]
 
-if not TYPE_CHECKING:  # a type checker reports the mistake without it
+if not TYPE_CHECKING:  # hidden from type checkers, so that they report a wrong name themselves
     __getattr__ = missing_names(__name__)

@@ -69,7 +69,7 @@ class ClientConnections:
         """Return whether the client's connections belong to the running loop.
 
         Raises:
-            ConfigurationError: They belong to another loop, and cannot be opened again on this loop.
+            ConfigurationError: The connections belong to another loop, and cannot be opened again here.
         """
         if self._first_loop.is_running() or self.pool is None:
             return True
@@ -162,7 +162,7 @@ class RedisScripts:
         """Return the result of *step*, which takes the client.
 
         Raises:
-            StateError: There was no response in time, or it was an error.
+            StateError: There was no response in time, or the response was an error.
             ConfigurationError: The client's connections belong to another event loop.
         """
         connections = _connections.get(self._client) or _connections.setdefault(

@@ -163,7 +163,7 @@ class RedisStore(RedisScripts, NothingToClose):
         super().__init__(client, namespace=namespace, timeout=timeout)
         self.keep = check_keep(keep)
         self._epochs: dict[str, str] = {}  # by room
-        # By length of the window: the time and the count of slots of each log, oldest first.
+        # Maps the length of a window to the time and the count of slots of each log, oldest first.
         self._known: dict[str, dict[str, tuple[int, int]]] = {}
 
     async def read(self, keys: Collection[str]) -> Snapshot:
@@ -247,7 +247,7 @@ def _folder(window: Window) -> str:
 
 
 def _change(value: bytes | None) -> bytes:
-    # As UTF-8 text, so that a client that decodes replies can also read it. ASCII does not change.
+    # As UTF-8 text, so that a client that decodes replies can also read the value. ASCII does not change.
     return b"-" if value is None else b"+" + value.decode("latin-1").encode()
 
 

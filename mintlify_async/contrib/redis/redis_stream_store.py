@@ -1,9 +1,9 @@
-"""Running answers of the relay on Redis, so that a page can read and stop an answer on any worker.
+"""Running answers of the relay on Redis, so that a web page can read and stop an answer on any worker.
 
 A chat has one key with its newest answer, and one key that means that this answer must stop. An answer has a
-Redis Stream with its bytes, and two keys. They mean that its worker is alive, and that another worker has a
-reader. There is no script, and no reader keeps a connection. Redis gets only the data of web pages and their
-questions. It gets no key of the service, and the thread only encrypted. The names of the Redis keys are
+Redis Stream with its bytes, and two keys. These keys mean that its worker is alive, and that another worker
+has a reader. There is no script, and no reader keeps a connection. Redis gets only the data of web pages and
+their questions. It gets no key of the service, and the thread only encrypted. The names of the Redis keys are
 hashes of user and chat.
 """
 
@@ -27,7 +27,7 @@ ReadState = Literal["running", "ended", "lost"]
 """The state of an answer's log. ``lost``: the log is incomplete, and its worker does not run any more."""
 
 LOST_MS: Final = 5000
-"""After this time without a write, a worker counts as dead. It writes twice a second."""
+"""After this time without a write, a worker counts as dead. A living worker writes twice a second."""
 
 READ_MS: Final = 2000
 """Time for which a reader counts after a read. A reader reads ten times a second."""
@@ -62,7 +62,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         timeout: Maximum duration of one step, in seconds. While Redis cannot be used, answers are relayed,
             but cannot be resumed.
         grace: Seconds for which an answer continues without a reader on any worker. Then it is stopped.
-        keep: Seconds after its end for which a page that was being reloaded can read an answer.
+        keep: Seconds for which an answer can still be read after its end, by a web page that was reloaded.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -89,7 +89,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
 
         def commands(pipe: Any) -> None:
             pipe.set(self._key(chat, "alive", answer), 1, px=LOST_MS)
-            pipe.delete(self._key(chat, "stop"))  # it was for the previous answer, which stops anyway
+            pipe.delete(self._key(chat, "stop"))  # a stop was for the previous answer, which stops anyway
             pipe.set(self._key(chat, "newest"), answer, px=self._keep_ms, get=True)
 
         *_, previous = await self._all(commands)
@@ -104,10 +104,10 @@ class RedisStreamStore(RedisScripts, NothingToClose):
     async def write(
         self, chat: str, answer: str, frames: bytes, *, at: int, ended: bool
     ) -> tuple[bool, bool]:
-        """Append *frames* at the position *at*. The same frames twice count once.
+        """Append *frames* at the position *at*. If the same frames are written twice, they count once.
 
         Return whether *answer* must stop, because a user stopped it or the chat has a newer answer, and
-        whether it has a reader on another worker.
+        whether *answer* has a reader on another worker.
         """
         stream, newest = self._key(chat, "bytes", answer), self._key(chat, "newest")
         alive = self._key(chat, "alive", answer)
@@ -123,7 +123,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
                 pipe.delete(alive)
             else:
                 pipe.set(alive, 1, px=LOST_MS)
-                pipe.set(newest, answer, nx=True, px=self._keep_ms)  # in case Redis has lost it
+                pipe.set(newest, answer, nx=True, px=self._keep_ms)  # in case Redis has lost this key
             pipe.pexpire(stream, self._keep_ms)
             pipe.pexpire(newest, self._keep_ms)
 
@@ -158,7 +158,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         """
 
         def commands(pipe: Any) -> None:
-            # In this order: if the first result says that the answer has ended, the second has all bytes.
+            # In this order, because the second result has all bytes if the first says that the answer ended.
             pipe.exists(self._key(chat, "alive", answer))
             pipe.xrange(self._key(chat, "bytes", answer), f"({place}-1", "+")
             pipe.set(self._key(chat, "read", answer), 1, px=READ_MS)
@@ -178,7 +178,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         return b"".join(pieces), place, state
 
     async def stop(self, chat: str) -> None:
-        """Ask the running answers of *chat* to stop, also if Redis has lost their names."""
+        """Ask the running answers of *chat* to stop. This works even if Redis has lost their names."""
         await self._all(lambda pipe: pipe.set(self._key(chat, "stop"), 1, px=self._keep_ms))
 
     def _key(self, chat: str, kind: str, answer: str = "") -> str:

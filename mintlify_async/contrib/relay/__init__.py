@@ -7,13 +7,13 @@ Two lines in a FastAPI app (extra ``relay``)::
     relay = Relay(session, secrets=[os.environ["RELAY_SECRET"]], user=current_user)
     app.include_router(relay.router())
 
-and one in the page: ``useChat({ transport: new DefaultChatTransport({ api: "/api/chat" }) })``.
+and one in the web page: ``useChat({ transport: new DefaultChatTransport({ api: "/api/chat" }) })``.
 
-The size of a page's request is limited, and only listed fields of it reach the service. The answer is
-streamed as it arrives, in a form that every release from ai 5.0.0 on accepts. The conversation's thread is
-sent to the page encrypted, in the message's metadata; with ``store=``, history and thread stay on the server.
-The service's key, the thread's id and the thread's key never reach the page. If the client disconnects, the
-answer is closed at the service, even if it is silent.
+The size of a request is limited, and only listed fields of it reach the service. The answer is streamed as it
+arrives, in a form that every release from ai 5.0.0 on accepts. The conversation's thread is sent to the page
+encrypted, in the message's metadata. With ``store=``, history and thread stay on the server. The service's
+key, the thread's id and the thread's key never reach the page. If the client disconnects, the answer is
+closed at the service, even if it is silent.
 
 For pages of another origin, set up CORS in your app, with exact origins. A proxy must neither buffer nor
 compress the answer (Starlette's ``GZipMiddleware`` does not change ``text/event-stream``).
@@ -36,5 +36,5 @@ except ModuleNotFoundError as error:
 
 __all__ = ["MemoryStreamStore", "Relay", "RelayRefusal", "RelayedAnswer"]
 
-if not TYPE_CHECKING:  # a type checker reports the mistake without it
+if not TYPE_CHECKING:  # hidden from type checkers, so that they report a wrong name themselves
     __getattr__ = missing_names(__name__)

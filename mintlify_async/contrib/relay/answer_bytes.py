@@ -1,8 +1,8 @@
 """The bytes of one answer for web pages: a log from the first byte, for any number of readers.
 
 Each response reads the log from the start at its own speed. A reader that waits for more bytes reads the
-service itself, so an event wakes only one task. Without a reader, the task of the answer does that. If all
-readers of an answer are slow, the answer waits for them, so memory is limited.
+service itself, so an event wakes only one task. Without a reader, the task of the answer reads the service.
+If all readers of an answer are slow, the answer waits for them, so memory is limited.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("mintlify_async.relay")
 
 Step: TypeAlias = Callable[[], Awaitable[bool]]
-"""Appends the next bytes, and returns whether more may follow. Cancelling it loses no bytes."""
+"""Appends the next bytes, and returns whether more may follow. A cancellation loses no bytes."""
 
 PIECE_BYTES = 64 * 1024
 """Maximum number of bytes that a reader gets at a time, so that a slow reader does not count as stalled."""
@@ -74,7 +74,7 @@ class MemoryLog:
     def append(self, data: bytes) -> None:
         """Append *data*. A reader gets all data of one cycle of the event loop together."""
         self._data += data
-        if not self._stepping:  # its end wakes the readers
+        if not self._stepping:  # otherwise, the end of the running step wakes the readers
             self._more.set()
 
     def end(self) -> None:
@@ -97,7 +97,7 @@ class MemoryLog:
     async def fill(self, step: Step) -> None:
         """Call *step* until it returns False. Its errors are raised here.
 
-        The readers call it, one at a time. While there is no reader, this task calls it.
+        The readers call *step*, one at a time. While there is no reader, this task calls it.
         """
         self._step = step
         self._more.set()
@@ -152,8 +152,8 @@ class SharedLog:
 
     Args:
         store: The store that both workers use.
-        chat: The name of the chat in it.
-        answer: The name of the answer in it.
+        chat: The name of the chat in the store.
+        answer: The name of the answer in the store.
         cut: Returns whether the app interrupts its responses, because it shuts down.
     """
 

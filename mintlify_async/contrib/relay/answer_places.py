@@ -1,8 +1,8 @@
 """The places of one relay: how many answers may run in total, for a user and for an IP address.
 
 This module starts, finds and ends the answers. An answer belongs to a user and a chat. Other users do not
-find it. With a shared store, every worker finds it. The worker that reads the answer copies its log to the
-store, and gets Stop and the readers of other workers from the store.
+find it. With a shared store, every worker finds it. The worker that reads the answer writes its log to the
+store, where it also reads whether a user pressed Stop, or reads the answer, on another worker.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class RunningAnswers:
             self._readers.remove(reader)
 
     async def find(self, chat_key: str, after: str | None) -> Log | None:
-        """Return the log of the chat's answer. None if there is none.
+        """Return the log of the chat's answer, or None.
 
         Args:
             chat_key: The key of the chat.
@@ -150,7 +150,7 @@ class RunningAnswers:
         return answer if answer is not None and wanted(answer) else None
 
     async def stop(self, chat_key: str) -> None:
-        """Stop the chat's answer, if one runs. If the store cannot be used, raise RelayRefusal."""
+        """If the chat has a running answer, stop it. If the store cannot be used, raise RelayRefusal."""
         answers = [answer for answer in self._of_chat(chat_key) if answer.running]
         for answer in answers:
             answer.stop()
@@ -183,7 +183,7 @@ class RunningAnswers:
     # Places -----------------------------------------------------------------------------------
 
     def _places(self, asker: Asker) -> list[tuple[Callable[[Asker], bool], int, RelayRefusal]]:
-        """Return for each kind of place: who shares it with *asker*, their number, and the refusal."""
+        """For each kind of place, return a test for who shares it with *asker*, the maximum, the refusal."""
         too_many = RelayRefusal(429, TOO_MANY_TEXT, retry_after_header(1))
         per_address = max(self._per_user, self._most // ADDRESS_SHARE)
         return [
@@ -195,8 +195,8 @@ class RunningAnswers:
     def _making_way(self, asker: Asker, earlier: Collection[RunningAnswer]) -> list[RunningAnswer]:
         """Return the answers that stop for a question of *asker*: *earlier*, and some without a reader.
 
-        A stopped answer needs memory until it is saved. So the number of answers that are being saved is
-        limited to the number of places, and one more, which a question may replace.
+        A stopped answer needs memory until it is saved. So a question is refused if more stopped answers than
+        places are still being saved.
 
         Raises:
             RelayRefusal: There is no place. Then no answer stops.
@@ -219,10 +219,10 @@ class RunningAnswers:
         return [answer for answer in self._running if chat_key == answer.asker.chat_key != ""]
 
     def _unread(self, answer: RunningAnswer) -> None:
-        """*answer* has no reader on this worker. If few answers have none, it may continue for the grace."""
+        """Start the grace time of *answer*. Above a user's or address's limit, stop the longest unread."""
         if not (answer.running and answer.unread):
             return
-        if not (self._grace and answer.resumable):  # no page can find it again
+        if not (self._grace and answer.resumable):  # no web page can find the answer again
             answer.stop()
             return
         asyncio.get_running_loop().call_later(self._grace, self._look, answer)
@@ -239,7 +239,7 @@ class RunningAnswers:
             answer.stop()
 
     def _ended(self, answer: RunningAnswer) -> None:
-        """The place of *answer* is free. Its log stays for a while."""
+        """Free the place of *answer*. Keep its log for a while."""
         del self._running[answer]
         asyncio.get_running_loop().call_later(self._keep, self._forget, answer)
 

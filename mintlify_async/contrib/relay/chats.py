@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mintlify_async.relay")
 
-STORE_SECONDS = 4.0  # maximum time of a store's step; the first comment, after 5 s, sends the status
+STORE_SECONDS = 4.0  # maximum time of a store's step, because the first comment, after 5 s, sends the status
 
 
 class Chat:
@@ -107,7 +107,7 @@ class Chat:
         return bool(json.loads(frame(start, self.hider).removeprefix(b"data: ")) == start)
 
     def ending(self, thread: Thread | None) -> list[bytes]:
-        """Return the missing events for the web page, if the answer ended without its last event."""
+        """If the answer ended without its last event, return the missing events for the web page."""
         return []
 
 
@@ -135,7 +135,7 @@ class PageChat(Chat):
         if question.seal is not None:
             try:
                 self._thread = seal.open(question.seal, user, place)
-            except SealError as error:  # also if the secret was changed, or the user has signed in
+            except SealError as error:  # for example, the secret was changed, or the user has signed in
                 reason = "a page's sealed thread is %s: the question is asked without it"
                 log.info(reason, error, extra=log_fields("ask"))
         self.learn(self._thread)
@@ -370,7 +370,7 @@ def _turn_start(history: Sequence[Message], at: int) -> int:
 
 
 def _question_of(history: Sequence[Message], target: str | None) -> list[Message]:
-    """Return the question of the turn of the message *target*. Without a target, of the last turn."""
+    """Return the question of the turn of the message *target*. Without a target, use the last turn."""
     places = [at for at, message in enumerate(history) if target in (None, message.id)]
     turn = history[_turn_start(history, places[-1]) : places[-1] + 1] if places else ()
     question = [message for message in turn if message.role == "user"]

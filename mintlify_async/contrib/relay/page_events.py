@@ -1,4 +1,4 @@
-"""Turns events of the service into events that a page accepts and may get.
+"""Turns events of the service into events that a web page accepts and may get.
 
 ``useChat`` of ai 5.0.0 rejects an answer with one unknown field. Every release rejects an unknown type, a
 ``null`` in an optional field, and an unknown finish reason. So :class:`SafeEvents` passes only fields of
@@ -73,7 +73,7 @@ class SafeEvents:
     """Makes one answer valid for every ``useChat`` from ai 5.0.0 on. Tracks the open parts and calls."""
 
     def __init__(self) -> None:
-        # Of each open part, how the frame of its next delta begins.
+        # The start of the next delta's frame, for each open part.
         self._open: dict[str, dict[str, str]] = {"text": {}, "reasoning": {}}
         self._dynamic: dict[str, bool] = {}
         self._named = False
@@ -139,7 +139,7 @@ class SafeEvents:
             if dynamic:
                 event["dynamic"] = True
         if step == "output-error":
-            event["errorText"] = STEP_FAILED_TEXT  # pages from 7 on show it; the service's text is internal
+            event["errorText"] = STEP_FAILED_TEXT  # pages from 7 on show it instead of an internal text
 
 
 # --- What no page may see -----------------------------------------------------------------------------
@@ -207,7 +207,7 @@ _TEXTS = ("text", "reasoning")  # the model's texts; see frame
 def delta_frame(event: StreamEvent, events: SafeEvents, hider: ThreadHider) -> bytes | None:
     """Return the same frame for a delta as *events* and :func:`frame`, in a tenth of the time.
 
-    None means that *event* needs the full check: it is no delta, has another field, or contains a secret.
+    None means that *event* needs the full check, because it is no delta, or has another field or a secret.
     """
     if not isinstance(event, _DELTAS):
         return None

@@ -1,7 +1,7 @@
-"""Reads the question in the body of a page's request, and checks its fields.
+"""Reads the question in the body of a web page's request, and checks the fields of the body.
 
-Any client can send such a request, so only the fields that are listed in this file reach the service. Each
-loop over its values has a limit that is checked before.
+Any client can send such a request, so only the fields that are listed in this file reach the service. Before
+each loop over values of the body, their number is checked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_PARTS = 1_500  # of all messages that are sent, because the session checks 
 
 @frozen(kw_only=True)
 class QuestionLimits:
-    """The limits of a page's request. :class:`.Relay` documents the fields."""
+    """The limits of a web page's request. :class:`.Relay` documents the fields."""
 
     max_body_bytes: int = field(validator=check_field(check_number, least=1))
     max_characters: int = field(validator=check_field(check_number, least=1))
@@ -54,16 +54,16 @@ class QuestionLimits:
 
 @frozen(kw_only=True)
 class PageQuestion:
-    """The checked question of a page.
+    """The checked question of a web page.
 
     Attributes:
         messages: The history as JSON objects, with only allowed roles and parts.
-        ids: The ids of all messages that the page sent.
-        seal: The sealed thread that the page sent, which is not opened yet, or None.
-        chat_id: The chat's id from the page, or None.
+        ids: The ids of all messages that the web page sent.
+        seal: The sealed thread that the web page sent, which is not opened yet, or None.
+        chat_id: The chat's id from the web page, or None.
         message_id: The message to edit or to answer again. None without such a message, or without a store.
         current_path: The documentation page that the user is reading, or None.
-        fields: The other fields that the page sent, unchecked, for the relay's ``ask``.
+        fields: The other fields that the web page sent, unchecked, for the relay's ``ask``.
     """
 
     messages: list[Wire]
@@ -111,7 +111,7 @@ def read_question(body: Wire, limits: QuestionLimits, *, stored: bool) -> PageQu
 
 
 def _newest(body: Wire, history: object) -> list[object]:
-    """Return the ``message``, or the last of ``messages``. For another answer, a page may send neither."""
+    """Return the ``message``, or the last of ``messages``. For another answer, the body may have neither."""
     newest: object = body.get("message", history[-1] if is_list(history) and history else None)
     if newest is None and body.get("trigger") == "regenerate-message":
         return []
@@ -147,7 +147,7 @@ def _message(message: object) -> Wire:
 
 
 def _asks(message: Wire) -> bool:
-    """Return whether the last message has content. An answer can also be continued."""
+    """Return whether the last message has content. It may also be an answer that the service continues."""
     if message["role"] == "assistant":
         return any(part["type"] != "step-start" for part in message["parts"])
     return any(part["type"] == "file" or part.get("text", "").strip() for part in message["parts"])
@@ -160,7 +160,7 @@ def _characters(part: Wire) -> int:
 
 
 def _seal(body: Wire, history: list[Any]) -> str | None:
-    """Return the sealed thread: the request's ``threadId``, or else that of the last answer with one."""
+    """Return the sealed thread, which is the ``threadId`` of the request or of the newest answer with one."""
     metadata = [message.get("metadata") for message in reversed(history) if message["role"] == "assistant"]
     tokens = [body.get("threadId"), *(data.get("threadId") for data in metadata if is_object(data))]
     token = next((token for token in tokens if token is not None), None)
@@ -234,7 +234,7 @@ _CHECKS: Mapping[str, Callable[[object], bool]] = {
     **dict.fromkeys(("input", "output", "data"), lambda value: True),
     **dict.fromkeys(("sourceId", "title", "mediaType", "filename"), is_name),
 }
-"""The check of a field, by its name. Any other field is a string."""
+"""Maps the name of a field to its check. Any other field is a string."""
 
 
 def is_field(kind: str, name: str, value: object) -> bool:

@@ -71,7 +71,7 @@ class PageStream(Response):
                     pass
                 group.cancel_scope.cancel()
 
-            # Each in a separate task, so that an event does not wake the frames of server and framework.
+            # Each runs in a separate task, so that an event does not wake the frames of server and framework.
             group.start_soon(send_all)
             group.start_soon(gone)
         if self.background is not None:

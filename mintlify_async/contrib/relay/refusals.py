@@ -1,4 +1,4 @@
-"""Turns errors into refusals: a status and a short sentence for the page, without the service's text."""
+"""Turns errors into refusals: a status and a short sentence for the web page, without the service's text."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def log_refusal(refusal: RelayRefusal, method: str = "POST") -> None:
     log.warning("a page's %s is refused with %d: %s", method, refusal.status_code, refusal.detail)
 
 
-# By the service's status, or by the error's class: the status and the text for the page.
+# Maps the service's statuses and the classes of errors to the status and the text for the page.
 _REFUSALS: Mapping[object, tuple[int, str]] = {
     400: (400, REJECTED_TEXT),
     409: (409, BUSY_TEXT),

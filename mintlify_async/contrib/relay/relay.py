@@ -1,6 +1,6 @@
 """The relay checks the user and the rate, reads the question, and returns the response.
 
-It uses only Starlette. :meth:`Relay.router` adds the parts for FastAPI.
+The relay needs Starlette. Only :meth:`Relay.router` also needs FastAPI.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ JSON = [
 class Relay:
     """Answers ``useChat`` pages with the assistant. All keys stay on the server.
 
-    :meth:`router` (FastAPI) and :meth:`routes` (Starlette) add it to an app. Any ASGI app can mount
+    :meth:`router` (FastAPI) and :meth:`routes` (Starlette) add the relay to an app. Any ASGI app can mount
     ``Starlette(routes=relay.routes())``.
 
     The functions of your app may be plain or async. A plain function runs in a thread, as in FastAPI, so that
@@ -107,7 +107,7 @@ class Relay:
             that is more. One IP address may use a quarter of this.
         max_characters: Maximum length of the texts, URLs and names of all messages of a conversation, without
             files.
-        max_messages: Maximum number of messages that a page sends, or that are sent of a stored conversation.
+        max_messages: Maximum number of messages from a web page, or sent of a stored conversation.
         max_file_characters: Maximum length of the URLs of all files of a conversation. A ``data:`` URL
             contains the file.
         max_concurrent: Maximum number of running answers in this process. For the next request, the relay
@@ -182,7 +182,7 @@ class Relay:
             from fastapi.params import Depends as Dependency
         except ModuleNotFoundError as error:
             raise extra_missing("relay", error) from None
-        if not (user is None or isinstance(user, Dependency)):  # or a page could choose it in the query
+        if not (user is None or isinstance(user, Dependency)):  # otherwise a web page could choose the user
             raise ConfigurationError(
                 "user must be Depends(your_dependency); give a function of the request to Relay(user=...)",
                 field="user",
@@ -335,7 +335,7 @@ class Relay:
         """End all answers, because the app shuts down. New questions get 503 from now on.
 
         The call returns when no answer runs any more. Give it less time than the server gives its
-        connections. It must run before or while the server waits for them, as in :meth:`drain_on_signal`.
+        connections. Call ``drain`` before or while the server waits, as in :meth:`drain_on_signal`.
 
         Args:
             seconds: Maximum time for running answers. After that, their pages get an ``error`` event and

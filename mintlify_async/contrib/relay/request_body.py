@@ -1,7 +1,7 @@
-"""Reads the bodies of pages' requests, and limits their size, their time and the work to parse them.
+"""Reads the request bodies of web pages, and limits their size, their time and the work to parse them.
 
-The bytes of all arriving bodies together are limited. An IP address may use a quarter. If several IP
-addresses use all of it, a body of the address with the most bytes is ended. Other pages can still send.
+The bytes of all arriving bodies together are limited. An IP address may use a quarter. If the limit is
+reached, the largest body of the address with the most bytes is ended. Other pages can still send.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class ArrivingBodies:
 
 
 class BodyReader:
-    """Reads the bodies of pages' requests.
+    """Reads the request bodies of web pages.
 
     Args:
         most: Maximum size of one body, in bytes.
@@ -195,7 +195,7 @@ async def _check_values(raw: bytes) -> None:
     await asyncio.sleep(0)
 
 
-# JavaScript writes at most 24 characters. Parsing a number takes quadratic time.
+# JavaScript writes a number with at most 24 characters. Parsing a number takes quadratic time.
 _LONG_NUMBER = b"0" * 26
 _DIGITS_AS_0 = bytes.maketrans(b"123456789", b"000000000")  # a regular expression takes ten times as long
 
@@ -207,7 +207,7 @@ async def _parsed(raw: bytes) -> Wire:
         _not_json()
     if not is_object(body):
         raise RelayRefusal(400, "The question must be a JSON object.")
-    await asyncio.sleep(0)  # the objects made from it also take time
+    await asyncio.sleep(0)  # other tasks run, because making the objects also took time
     return body
 
 

@@ -50,7 +50,7 @@ EndHook = Callable[["RelayedAnswer"], object]
 MAX_BYTES = 8 * 1024 * 1024  # of one answer; a larger answer ends with an error
 TURN_BYTES = 32 * 1024  # written in one cycle of the event loop, before other tasks run
 MAKE_WAY = 2.0  # maximum seconds that a chat's next question waits for the running answer to stop
-BEAT = 0.5  # seconds until a silent answer is also written, to show that its worker is alive and to get Stop
+BEAT = 0.5  # seconds between writes of a silent answer. A write shows that its worker is alive, and gets Stop
 
 
 @frozen(kw_only=True)
@@ -154,7 +154,7 @@ class RunningAnswer:
         self.resumable = asker.chat_key != ""
         self._chat = chat
         self._hooks = hooks
-        self._limit = TimeLimit()  # stop() ends it
+        self._limit = TimeLimit()  # stop() ends this limit
         self._reply: Reply | None = None  # set when the answer has started
         self._finished = False  # whether Finish, the last event, has arrived
         self._error: Exception | None = None
@@ -208,7 +208,7 @@ class RunningAnswer:
                 self._hooks.ended(self)
                 self.log.append(DONE)
                 self.log.end()
-                # The log may be kept for a while. The message is not kept, and no error, because an error
+                # The log may be kept for a while. The message and the error are deleted, because an error
                 # keeps its frames.
                 del self._chat, self._reply, self._error
                 self.about.pop("progress", None)
@@ -222,7 +222,7 @@ class RunningAnswer:
                 await self._chat.begin()
                 self.about = {"question": self._chat.messages[-1]["id"], "progress": self._chat.progress}
                 if shared is not None and self.resumable:
-                    with self._else_alone():  # pages on other workers find it by its question
+                    with self._else_alone():  # web pages find the answer by its question's id
                         await shared.describe(self.asker.chat_key, self.id, json.dumps(self.about))
                 self._check_stop()
                 self._reply = reply = await self._open()
@@ -288,7 +288,7 @@ class RunningAnswer:
     def _write(self, event: StreamEvent, reply: Reply) -> None:
         """Write an event that is not a usual delta."""
         if isinstance(event, ErrorEvent):
-            return  # the reply raises it
+            return  # the reply raises the error
         self._finished = self._finished or isinstance(event, Finish)
         self._chat.learn(reply.thread)
         for event_frame in self._chat.frames(event.to_wire(), reply.thread):
@@ -376,7 +376,7 @@ class RunningAnswer:
             self.resumable = False
 
     async def _copy(self, shared: RedisStreamStore) -> None:
-        """Copy the log to *shared*, and read its reports, until the answer has ended."""
+        """Copy the log to *shared* until the answer ends. A write returns Stop, and whether others read."""
         loop_time = asyncio.get_running_loop().time
         place, written, away = 0, loop_time(), False
         while True:

@@ -1,7 +1,7 @@
-"""Makes encrypted tokens of threads for the page, and pseudonyms of users for the service.
+"""Makes encrypted tokens of threads for web pages, and pseudonyms of users for the service.
 
-The page keeps the token and sends it with the next question. It can neither read nor change the token, and
-the token is valid only for one user and one documentation site.
+The web page keeps the token and sends it with the next question. It can neither read nor change the token,
+and the token is valid only for one user and one documentation site.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from mintlify_async import ConfigurationError, Thread
 from mintlify_async.runtime.dates import now
 
 VALID_SECONDS = 30 * 24 * 60 * 60  # validity of a token
-MIN_SECRET_CHARACTERS = 32  # secrets.token_urlsafe(32) has 43; a password is shorter
-MAX_TOKEN_CHARACTERS = 16_384  # longer than any token of the relay; limits the work for a web page's request
+MIN_SECRET_CHARACTERS = 32  # secrets.token_urlsafe(32) has 43, and most passwords are shorter
+MAX_TOKEN_CHARACTERS = 16_384  # longer than any token of the relay, to limit the work for a request
 # Every token of the relay: URL-safe base64 with padding, in which the unused bits of the last character are
 # zero. Python's decoder skips or accepts some other characters, which depends on its version.
 _TOKEN = re.compile(r"(?:[\w-]{4})*(?:[\w-][AQgw]==|[\w-]{2}[AEIMQUYcgkosw048]=)?", re.ASCII)
@@ -61,7 +61,7 @@ class ThreadSeal:
     def pseudonym(self, user: str) -> str:
         """Return the pseudonym of *user* for the service: 43 characters, the same each time.
 
-        With another first secret, the pseudonyms change, so the service sees each user as a new user.
+        With another first secret, the pseudonyms change, so each user counts as a new user at the service.
         """
         naming = self._naming.copy()
         naming.update(user.encode("utf-8", "surrogatepass"))
