@@ -149,7 +149,7 @@ async def look_at(core: Core, state: JobState, call: Call, *, retry: bool = Fals
     Args:
         core: The core of the session.
         state: The job.
-        call: The call that polls it.
+        call: The call that polls the job.
         retry: Whether to retry. Without it, there is one attempt.
     """
     loop = asyncio.get_running_loop()

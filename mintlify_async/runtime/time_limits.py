@@ -187,9 +187,9 @@ class TimeLimit:
             self._watch()
 
     def end(self) -> None:
-        """End the block at its next suspension, from any task of its loop. It may have ended already."""
+        """End the block at its next suspension, from any task of its loop. The block may be over."""
         self.ended = True
-        self._loop.call_soon(self.expire)  # later: a step with a result ends without an error
+        self._loop.call_soon(self.expire)  # later, so that a step with a result ends without an error
 
     def expire(self) -> None:
         """Cancel the task of the block, if the block still runs."""

@@ -108,8 +108,8 @@ class SQLStore(NothingToClose):
     async def drop_expired(self, prefix: str = "") -> None:
         """Delete expired records from the file. No call returns them, but a SQLite file still contains them.
 
-        Without this call, it contains them for 30 days or more, because the computer's clock may be wrong.
-        :meth:`mintlify_async.Conversation.delete` calls it for the turns of the conversation.
+        Without this call, the file contains them for 30 days or more, because the computer's clock may be
+        wrong. :meth:`mintlify_async.Conversation.delete` calls it for the turns of the conversation.
 
         Args:
             prefix: The start of the keys. An empty text means all records.
