@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, Self
 from ..checks import check_seconds
 from ..errors import StateError
 from ..runtime.tasks import start_task
-from ..runtime.time_limits import TimeLimit, TimeLimits
+from ..runtime.time_limits import TimeLimit
 from .growing_messages import Edit, MarkdownSplitter
 
 SHORTEST_PAUSE: Final = 0.25
@@ -109,8 +109,8 @@ class Edits:
         self._on_shown = on_shown
         self._loop: asyncio.AbstractEventLoop | None = None  # set while the reply is open
         self._pieces: AsyncIterator[str] | None = None
-        self._last_text_at = math.inf
-        self._pauses = TimeLimits[TimeLimit]()  # of all steps, which share a timer
+        self._pause = max(self._every, SHORTEST_PAUSE)
+        self._pause_at = math.inf  # if no text arrives until then, all text is shown
         self._due = -math.inf  # no edit is made before this time
         self._over = False  # no more text follows
         self._error: Exception | None = None
@@ -172,8 +172,7 @@ class Edits:
         """Return the next edit, or None after the last one."""
         if self._pieces is None and not self._over:
             await self._open()
-        if asyncio.get_running_loop().time() < self._due:
-            await self._read_arriving()
+        await self._read_arriving()
         edit = await self._growing_edit()
         if edit is not None:
             return edit
@@ -205,33 +204,36 @@ class Edits:
     def _add(self, text: str) -> None:
         if text:
             self._splitter.feed(text)
-            self._last_text_at = asyncio.get_running_loop().time()
+            self._pause_at = asyncio.get_running_loop().time() + self._pause
 
     async def _growing_edit(self) -> Edit | None:
         """Return the next edit, or None if no more text follows."""
-        time, pause = asyncio.get_running_loop().time, max(self._every, SHORTEST_PAUSE)
+        time = asyncio.get_running_loop().time
         while not self._over:
             # The text moves this limit. A limit for each piece would cost more than reading the piece.
-            with suppress(TimeoutError), TimeLimit(among=self._pauses) as limit:
+            with suppress(TimeoutError), TimeLimit() as limit:
                 while not self._over:
-                    pause_at = self._last_text_at + pause
-                    is_paused = time() >= pause_at
+                    is_paused = time() >= self._pause_at
                     edit = self._splitter.next_edit(pause=is_paused)
                     if edit is not None:
                         return edit
-                    limit.move(math.inf if is_paused else pause_at)
+                    limit.move(math.inf if is_paused else self._pause_at)
                     await self._read_piece()
-                    if self._received().has_queued:
-                        await self._read_arriving()
+                    await self._read_arriving()
         return None
 
     async def _read_arriving(self) -> None:
-        """Read the text that has arrived or arrives until an edit is due."""
-        time = asyncio.get_running_loop().time
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(self._due):
-                while not self._over and (self._received().has_queued or time() < self._due):
-                    await self._read_piece()
+        """Read the text that has arrived, or arrives until an edit is due."""
+        if self._may_have_arrived():
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._due):
+                    while self._may_have_arrived():
+                        await self._read_piece()
+
+    def _may_have_arrived(self) -> bool:
+        """Return whether to read on before an edit. A slow consumer also makes the text seem to pause."""
+        now = asyncio.get_running_loop().time()
+        return not self._over and (not self._due <= now < self._pause_at or self._received().has_queued)
 
     async def _read_piece(self) -> None:
         """Wait for the next piece of text."""

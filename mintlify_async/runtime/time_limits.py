@@ -149,18 +149,13 @@ class TimeLimit:
         self._task = task = asyncio.current_task(self._loop)
         assert task is not None
         self._cancelling = task.cancelling()
-        if self._among is not None or self.at < math.inf:
-            self._watch()
-        if self.ended:
+        if self._among is None and self.at < math.inf:
+            self._among = TimeLimits[TimeLimit]()
+        if self._among is not None:
+            self._among.watch(self)
+        if self.ended or (self._among is not None and self._among.ended):
             self.end()
         return self
-
-    def _watch(self) -> None:
-        if self._among is None:
-            self._among = TimeLimits[TimeLimit]()
-        self._among.watch(self)
-        if self._among.ended:
-            self.end()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -183,8 +178,10 @@ class TimeLimit:
     def move(self, at: float) -> None:
         """Make the running block end at *at* instead. A later time needs no timer."""
         self.at = at
-        if self._among is None or at < self._among.due:
-            self._watch()
+        if self._among is None:
+            self._among = TimeLimits[TimeLimit]()
+        if at < self._among.due:
+            self._among.watch(self)
 
     def end(self) -> None:
         """End the block at its next suspension, from any task of its loop. The block may be over."""

@@ -1,4 +1,4 @@
-"""Assumed paths, prefixes and header names, which the service's interface document does not name.
+"""Assumed paths, prefixes and header names, which may change, or which the service does not document.
 
 Each of them is a field of :class:`Assumptions`, so a user can correct it. Each other assumption has a comment
 with the word "assumption" in the code. The page *What we assume* lists all.
@@ -11,7 +11,7 @@ from attrs import define
 
 @define(frozen=True, kw_only=True)
 class Assumptions:
-    """The assumptions about details that the service's interface document does not name.
+    """The assumptions about details of the service's API, which may change, or which are not documented.
 
     Pass ``assumptions=Assumptions(get_job_path="/v3/…")`` to a session to correct
     an assumption. Paths are templates: ``{project_id}``, ``{job_id}`` and ``{domain}`` are
@@ -20,7 +20,7 @@ class Assumptions:
     Args:
         base_url: The service's URL, if neither the argument nor the environment names one.
         create_job_path: The path for a new job.
-        get_job_path: The path of a job for polling, which the service does not document.
+        get_job_path: The path of a job for polling.
         send_message_path: The path for a follow-up.
         ask_path: The path for a question.
         admin_key_prefix: The prefix of admin keys.

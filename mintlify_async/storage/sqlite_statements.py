@@ -106,10 +106,11 @@ class SQLStore(NothingToClose):
         return await self._run(step)
 
     async def drop_expired(self, prefix: str = "") -> None:
-        """Delete expired records from the file. No call returns them, but a SQLite file still contains them.
+        """Delete expired records, which no call returns any more.
 
-        Without this call, the file contains them for 30 days or more, because the computer's clock may be
-        wrong. :meth:`mintlify_async.Conversation.delete` calls it for the turns of the conversation.
+        Without this call, a :class:`MemoryStore` deletes them at its next write. The file of a
+        :class:`SQLiteStore` contains them for 30 days or more, because the computer's clock may be wrong.
+        :meth:`mintlify_async.Conversation.delete` calls it for the turns of the conversation.
 
         Args:
             prefix: The start of the keys. An empty text means all records.

@@ -99,7 +99,9 @@ class TakeResult:
 
 
 class Store(Protocol):
-    """A place for records: :class:`MemoryStore`, :class:`SQLiteStore`, ``RedisStore``, or your own.
+    """A place for records: one of the package's four stores, or your own.
+
+    The package has :class:`MemoryStore`, :class:`SQLiteStore`, ``PostgresStore`` and ``RedisStore``.
 
     Keys have the form ``room/folder/name``. A room has no ``/`` and no braces. Records that change together
     have the same room, because a Redis cluster keeps a room on one node. A folder has no ``/``. :meth:`keys`

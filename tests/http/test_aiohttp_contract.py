@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -91,6 +92,21 @@ async def test_a_body_knows_that_it_was_not_written():
         with pytest.raises(aiohttp.ClientConnectorError):
             await client.post("http://127.0.0.1:1/", data=body)
     assert sending.sent_at is None
+
+
+@pytest.mark.parametrize("closing", [True, False])
+async def test_a_body_for_a_connection_that_is_closing_was_not_sent(closing):
+    """Aiohttp still gives the writer its transport then. The request may be sent again."""
+
+    class Writer:
+        transport = SimpleNamespace(is_closing=lambda: closing)
+
+        async def write(self, data):
+            assert data == b"{}"
+
+    sending = Sending()
+    await RequestBody(b"{}", sending).write(Writer())
+    assert sending.outcome == ("not_sent" if closing else "unknown")
 
 
 async def test_bytes_behind_an_error_can_be_taken_back(service):

@@ -56,6 +56,15 @@ def test_each_line_is_what_the_judges_see(text):
     assert [ours for ours, _ in pairs] == [kind != "prose" for _, kind in pairs]
 
 
+@pytest.mark.parametrize("text", ["\u0662. a\n\n      b", "> \u0662) a\n>\n>       b"])
+def test_only_ascii_digits_number_an_item(text):
+    """Another digit is text, so what is indented below it is code, as the judges see it."""
+    first, blank, last = text.split("\n")
+    before = read_line(blank, read_line(first).after).after
+    assert read_line(last, before).is_code
+    assert kinds(text)[-1] == "code"
+
+
 @settings(max_examples=50)
 @given(texts)
 def test_suggestions_are_hidden_where_the_judges_see_a_block(text):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import gc
 import itertools
@@ -20,6 +21,8 @@ from mintlify_async.errors import (
 )
 from mintlify_async.rendering.answer_as_markdown import extras_markdown
 from mintlify_async.rendering.growing_messages import Edit
+from mintlify_async.rendering.readable_text import ReadableText
+from mintlify_async.runtime.time_limits import TimeLimit
 from mintlify_async.testing.faults import Cut
 
 pytestmark = pytest.mark.usefixtures("virtual")
@@ -258,6 +261,48 @@ async def test_a_pause_shows_what_is_held_back(service, session, every):
     edits, times = await show(session.ask("Hi").edits(every=every))
     assert [edit.text for edit in edits] == ["Hello", "Hello there"]
     assert [begun for begun, _ in times] == pytest.approx([max(every, 0.25), 60.0], abs=0.01)
+
+
+async def test_a_piece_of_text_is_rendered_once_and_sets_no_timer(service, session, monkeypatch):
+    """A step waits for many pieces with the same limit in time."""
+    counts = collections.Counter()
+
+    def count(owner: object, name: str) -> None:
+        function = getattr(owner, name)
+
+        def counting(*args: object) -> object:
+            counts[name] += 1
+            return function(*args)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    for owner, name in ((ReadableText, "feed"), (TimeLimit, "__enter__"), (asyncio, "timeout_at")):
+        count(owner, name)
+    service.script.ask(events=answer("one", *[" "] * 200, "two"), pause=0.01)
+    edits, _ = await show(session.ask("Hi").edits(every=0.0))
+    assert len(edits) < 10
+    assert counts["feed"] < 210
+    assert counts["__enter__"] + counts["timeout_at"] < 30
+
+
+async def test_a_slow_surface_is_no_pause(service, session):
+    """Text that has arrived while the consumer sent an edit is read before a pause is assumed."""
+    events = [*answer("one two thr", end=False), 0.1, *answer("ee four fi", "ve")[2:]]
+    service.script.ask(events=events)
+    edits, _ = await show(session.ask("Hi").edits(every=0.0), takes=1.0)
+    assert [edit.text for edit in edits] == ["one", "one two three four five"]
+
+
+async def test_other_tasks_run_between_complete_messages(service, session):
+    """Many messages may be ready, and a consumer that never waits asks for the next at once."""
+    service.script.ask(events=[*answer("word " * 2000, end=False), 5.0, *answer()[2:]])
+    loop, ran, seen = asyncio.get_running_loop(), [], []
+    async for edit in session.ask("Hi").edits(every=0.0, limit=200):
+        if edit.final:
+            seen.append(len(ran))
+            loop.call_soon(ran.append, None)
+    assert len(seen) > 40
+    assert seen == [*range(len(seen))]
 
 
 @pytest.mark.parametrize("below", ["", "Below."])

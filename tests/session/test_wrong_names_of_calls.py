@@ -68,6 +68,23 @@ async def test_with_options_of_a_closed_session_shows_no_secret(session, name):
     assert "mint_secret" not in repr(own)
 
 
+@pytest.mark.parametrize(
+    ("name", "new"),
+    [
+        ("history", "chat.messages"),
+        ("send", "chat.ask"),
+        ("clear", "chat.delete()"),
+        ("reset", "chat.delete()"),
+    ],
+)
+async def test_a_chat_of_another_library_is_answered(session, name, new):
+    """The names that chats have elsewhere are an AttributeError that says what to write."""
+    chat = session.conversation(fp="u")
+    with pytest.raises(AttributeError) as missing:
+        getattr(chat, name)
+    assert new in str(missing.value)
+
+
 async def test_other_names_are_pythons_own_error(session):
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         session.ask("q", colour=1)

@@ -74,6 +74,19 @@ async def test_further_headers_and_fields_are_copied(service):
     assert ("x-team" in second.headers, second.json) == (False, {"prompt": "x"})
 
 
+@pytest.mark.parametrize("place", ["argument", "environment", "with assumptions"])
+def test_a_key_goes_to_another_machine_in_plain_http_only_if_allowed(bare, monkeypatch, place):
+    """Without ``allow_insecure_http=True``, wherever the URL comes from."""
+    url, settings = "http://10.0.0.1", {}
+    if place == "environment":
+        monkeypatch.setenv("MINTLIFY_BASE_URL", url)
+    else:
+        settings = {"base_url": url} if place == "argument" else {"assumptions": Assumptions(base_url=url)}
+    with pytest.raises(ConfigurationError, match="allow_insecure_http"):
+        MintlifySession(**settings)
+    assert not MintlifySession(**settings, allow_insecure_http=True).closed
+
+
 async def test_the_options_can_be_read():
     """Those of this session, with what ``with_options`` changed; a repr shows none of them."""
     async with MintlifySession(domain="acme", headers={"X-Token": "secret"}) as session:

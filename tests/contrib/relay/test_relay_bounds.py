@@ -87,6 +87,22 @@ async def test_a_live_event_wakes_one_task():
     assert await read() == b"01234"
 
 
+async def test_a_page_that_takes_nothing_holds_only_itself_back():
+    """Another page gets all of the answer, though the first one still counts as a reader."""
+    log = MemoryLog()
+
+    async def step() -> bool:
+        await asyncio.sleep(0)
+        log.append(b"x")
+        return log.size < 5
+
+    with log.reading(), log.reading():  # the first one is sending, and does not come back
+        filling = asyncio.create_task(log.fill(step))
+        for place in range(5):
+            assert await log.read(place) == (b"x", place + 1)
+        await filling
+
+
 async def test_what_a_reader_finds_is_raised_to_the_answer():
     """The service's error ends the answer, and not the response that happened to read it."""
     log, place = MemoryLog(), 0

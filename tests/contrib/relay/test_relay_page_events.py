@@ -171,6 +171,14 @@ def test_a_message_is_named_once():
     assert shown == [{"type": "start", "messageId": "a"}, {"type": "start"}]
 
 
+@pytest.mark.parametrize("odd", ["", "x" * 201, "a\nb"])
+def test_an_id_that_a_store_would_refuse_is_left_out(odd):
+    """The page then makes an id, with which it can name the message later."""
+    assert page({"type": "start", "messageId": odd}) == [{"type": "start"}]
+    shown = page({"type": "start", "messageId": odd}, {"type": "start", "messageId": "b"})
+    assert shown == [{"type": "start"}, {"type": "start", "messageId": "b"}]
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

@@ -170,6 +170,24 @@ async def test_limits_are_the_apps():
         assert (await here.page.post({"messages": [user_message("", parts=parts)]}))[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("text", "text"), ("reasoning", "text"), ("source-url", "url"), ("file", "mediaType"), ("file", "url")],
+)
+async def test_a_part_without_a_field_that_it_needs_is_refused(here, kind, name):
+    """Whether the field is null or absent. The refusal names it, and nothing is asked."""
+    parts = {"text": LOOK, "reasoning": {"type": "reasoning", "text": "hm"}, "file": FILE}
+    part = parts.get(kind, {"type": "source-url", "sourceId": "s", "url": "/a"})
+    absent = {key: value for key, value in part.items() if key != name}
+    for wrong in (absent, {**part, name: None}):
+        messages = [user_message("q"), {"id": "a1", "role": "assistant", "parts": [wrong]}]
+        if kind in ("text", "file"):
+            messages = [user_message("", parts=[wrong, LOOK])]
+        status, body, _ = await here.page.post({"messages": [*messages, user_message("r", "u2")]})
+        assert (status, f"{kind} part's {name} is missing".encode() in body) == (400, True)
+    assert here.service.requests == []
+
+
 @pytest.mark.parametrize("text", ["a\ud83d", "a\0", "a\u2028", "a\r\nb"])
 async def test_odd_texts_do_not_end_a_chat(here, text):
     """An answer may have held half a character; no request may, so a question mark is sent in its place."""
