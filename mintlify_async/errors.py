@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from .model.job_ref import JobRef
     from .model.thread import Thread
 
-PRINTED_CHARACTERS = 200  # maximum length of a server's text in a message; an attribute has the full text
+PRINTED_CHARACTERS = 200  # maximum length of a server's text in a message. An attribute has the full text
 
 
 Sent = Literal["no", "maybe"]

@@ -438,7 +438,7 @@ def whole_message(message: Message, *, streaming: bool = False) -> Message:
 
 
 def _with_last_half(part: MessagePart, whole: MessagePart) -> MessagePart:
-    """Return *whole* with the last character of *part*, its original, if more text may follow."""
+    """Return *whole*. If more text may follow, it ends with the last character of *part*, its original."""
     name = "raw_input" if isinstance(part, ToolPart) else "text"
     text = getattr(part, name, None)
     if not isinstance(text, str) or not "\ud800" <= text[-1:] <= "\udbff":

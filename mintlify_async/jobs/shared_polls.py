@@ -122,7 +122,7 @@ class PollScheduler:
         """Poll after this call, at *due*, or earlier if another wait needs a poll. Return the outcome.
 
         Args:
-            core: Polls the job, if no other wait with the same ``poll_key`` has planned a poll of it.
+            core: If no other wait with the same ``poll_key`` has planned a poll of the job, it polls the job.
             call: The request to poll with.
             state: The job. A successful poll is recorded there before a wait gets it.
             due: When the poll should start, by the loop's time.

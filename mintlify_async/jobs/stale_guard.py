@@ -200,8 +200,8 @@ class AwaitedFollowUp:
     def seconds_left(self, look: Look, age: Age, window: float) -> float:
         """Return the seconds from *look* to the first poll that may be accepted. 0 if *look* is accepted.
 
-        After follow-ups in a row, that poll only starts the window. The arguments are those of
-        :meth:`window_start`.
+        After follow-ups in a row, that poll only starts the window. See :meth:`window_start` for the
+        arguments.
         """
         left = window - self.window_start(look, age, window)[1]
         return left if left > ROUNDING else 0.0

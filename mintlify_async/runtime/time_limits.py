@@ -189,7 +189,7 @@ class TimeLimit:
         self._loop.call_soon(self.expire)  # later, so that a step with a result ends without an error
 
     def expire(self) -> None:
-        """Cancel the task of the block, if the block still runs."""
+        """If the block still runs, cancel its task."""
         if self._task is not None and not self._has_cancelled:
             self._has_cancelled = True
             self._task.cancel()

@@ -259,7 +259,7 @@ MESSAGES = 4
 
 
 class WireCases:
-    """The promises of a store on a server, if the network delays the messages of a step.
+    """The promises of a store on a server, while the network delays the messages of a step.
 
     A test class has two fixtures. ``address`` is the host and port of the server. ``reach`` is a function. It
     takes the port of a proxy on loopback, and returns an async context manager of a store behind it.
