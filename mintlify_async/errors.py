@@ -32,8 +32,8 @@ All values of an error are attributes. Attributes survive ``pickle`` and ``copy`
 an exception of another library caused the error, the cause is a :class:`CauseSummary`, because the original
 exception may show the key.
 
-The texts of status errors are made in ``protocol/status_errors.py``, those of
-``QuotaExceededError`` in ``quota/``, mostly in ``counted_limits.py``.
+The texts of status errors are made in ``protocol/status_errors.py``, the texts of ``QuotaExceededError`` in
+``quota/``, mostly in ``counted_limits.py``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from .model.job_ref import JobRef
     from .model.thread import Thread
 
-PRINTED_CHARACTERS = 200  # maximum length of a server's text in a message; an attribute has the full text
+PRINTED_CHARACTERS = 200  # maximum length of a server's text in a message. An attribute has the full text
 
 
 Sent = Literal["no", "maybe"]
@@ -441,10 +441,9 @@ class JobTimeoutError(MintlifyError, TimeoutError):
             ``PollPolicy.outage``.
         job: The last record read, or None. If *failing_for* is not None, the job may have changed since.
         waited: How long the wait lasted, in seconds.
-        certain_in: If the last record has a final status that may belong to the previous turn: a poll after
-            this number of seconds, here or in another process, accepts the status if it is the same.
-            Otherwise None. After two follow-ups in a row, two polls must show the status, and this is the
-            time of the first.
+        certain_in: If the last record's final status may be the result of an earlier prompt, the seconds
+            until a poll, here or in another process, accepts the same status. Otherwise None. After two
+            follow-ups in a row, two polls must show the status, and this is the time of the first.
         error: The error of the last poll, also as ``__cause__``. None if the last poll succeeded, or if the
             wait made no poll.
         failing_for: Number of seconds without a successful poll. None if the last poll succeeded.
@@ -490,7 +489,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - pyright reads the c
 ]
 
 
-if not TYPE_CHECKING:  # a type checker reports the mistake without it
+if not TYPE_CHECKING:  # hidden from type checkers, so that they report a wrong name themselves
 
     def __getattr__(name: str) -> object:
         raise import_module(".wrong_names", __package__).missing_name(__name__, name)

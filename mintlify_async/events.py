@@ -4,9 +4,9 @@ Each class says which versions of the protocol (5, 6, 7) send it. Unknown fields
 ``extra``, and an event of an unknown type is an :class:`UnknownEvent`. Null in an optional field counts as
 absent. In a field of type ``Any``, ``None`` is null, and ``MISSING`` means that the field is absent.
 
-An event never contains a thread's key: the key is masked when the event is read, and ``to_wire()`` leaves it
-out. This does not apply to data of an application or a tool. ``data`` of :class:`Data`, and a tool's
-``input`` and ``output``, are not changed, because a web page may need them.
+An event never contains a thread's key, because the key is masked when the event is read, and ``to_wire()``
+leaves it out. This does not apply to data of an application or a tool. ``data`` of :class:`Data`, and a
+tool's ``input`` and ``output``, are not changed, because a web page may need them.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ class Finish(Event):
         finish_reason: ``stop``, ``length``, ``content-filter``, ``tool-calls``, ``error``, ``other``,
             ``unknown`` (5), ``interrupted`` (7), or a word of a later version.
         message_metadata: The server's metadata of the message, any JSON value.
-        thread_id: The thread's id, if this event has one. ``reply.thread`` also looks in other places.
+        thread_id: The thread's id, if this event has one. ``reply.thread`` also reads other places.
     """
 
     type: ClassVar[str] = "finish"

@@ -111,7 +111,7 @@ class ToolPart(Part):
             ``approval-requested``, ``approval-responded``, ``output-denied``, or a word of a later version.
         input: The input. ``MISSING`` while it streams, like every field that was not sent.
         output: The result of the tool.
-        error_text: Why the tool failed.
+        error_text: The reason why the tool failed.
         raw_input: The text of the input up to now, or an input that does not fit the tool's schema.
         preliminary: Whether another result will replace this one.
         provider_executed: Whether the model's provider ran the tool.
@@ -156,7 +156,7 @@ class DynamicToolPart(ToolPart):
         return "dynamic-tool"
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object. It is always valid JSON: an infinite number becomes None."""
+        """Return the JSON object. It is always valid JSON, because an infinite number becomes None."""
         return {"type": self.type, "toolName": self.tool_name, **super().to_wire()}
 
 
@@ -287,7 +287,7 @@ def part_from_wire(wire: object, where: str = "part") -> MessagePart:
     """Read one part of a UIMessage.
 
     Raises:
-        ConfigurationError: It is not a valid part. The error names the field, starting with *where*.
+        ConfigurationError: *wire* is no valid part. The error names the field, starting with *where*.
     """
     content = as_object(wire)
     if content is None:
@@ -322,7 +322,7 @@ def clean_text(text: str, *, streaming: bool = False) -> str:
 
 
 MESSAGES_DEPTH: Final = MAX_DEPTH + 4
-"""Maximum nesting of a list of messages. Its parts contain fields of events, which may be nested 200 deep."""
+"""Maximum nesting of a list of messages. Parts contain fields of events, which may be nested 200 deep."""
 
 
 def _to_tuple(parts: Iterable[MessagePart]) -> tuple[MessagePart, ...]:
@@ -390,7 +390,7 @@ class Message(WireValue, InModels):
         """Read a UIMessage, or ``{"role": "user", "content": "text"}``.
 
         Raises:
-            ConfigurationError: It is not a valid message. The error names the field, starting with *where*.
+            ConfigurationError: *wire* is no valid message. The error names the field, starting with *where*.
         """
         content = as_object(wire)
         if content is None:
@@ -403,7 +403,7 @@ class Message(WireValue, InModels):
         id = check_text(content.pop("id", ""), f"{where}.id", empty=True)
         role = check_text(content.pop("role", None), f"{where}.role")
         parts = content.pop("parts", None)
-        if not parts and "content" in content:  # other SDKs write a message so
+        if not parts and "content" in content:  # other SDKs write messages in this form
             parts = [{"type": "text", "text": _text_of(content.pop("content"), where)}]
         if not isinstance(parts, list):
             raise ConfigurationError(
@@ -438,7 +438,7 @@ def whole_message(message: Message, *, streaming: bool = False) -> Message:
 
 
 def _with_last_half(part: MessagePart, whole: MessagePart) -> MessagePart:
-    """Return *whole* with the last character of *part*, its original, if more text may follow."""
+    """Return *whole*. If more text may follow, it ends with the last character of *part*, its original."""
     name = "raw_input" if isinstance(part, ToolPart) else "text"
     text = getattr(part, name, None)
     if not isinstance(text, str) or not "\ud800" <= text[-1:] <= "\udbff":

@@ -74,7 +74,7 @@ class MintlifySession:
         admin_key: The key for agent jobs. It is a string, or a plain or async function that is
             called for each request. Environment: ``MINTLIFY_ADMIN_API_KEY``.
         assistant_key: The key for the assistant. Environment: ``MINTLIFY_ASSISTANT_API_KEY``. If a key is
-            unset, ``MINTLIFY_API_KEY`` is used if it has the prefix of that key.
+            unset, and ``MINTLIFY_API_KEY`` has the prefix of that key, that variable is used.
         base_url: The service's URL. Environment: ``MINTLIFY_BASE_URL``. Without *allow_insecure_http*, plain
             http is allowed only to this machine.
         retrieval_page_size: Number of search results for an answer (default: 5). None leaves the field out.
@@ -387,8 +387,8 @@ class MintlifySession:
 
         Args:
             operation: The name of the call.
-            fp: A user, to include the user's ``ask_per_user`` limit. By default, that limit is left out,
-                unless the session has an ``fp``.
+            fp: A user, to include the user's ``ask_per_user`` limit. Without *fp*, and without an ``fp`` of
+                the session, that limit is left out.
 
         Raises:
             ConfigurationError: *operation* is not one of the three, or its project, domain or key is missing,
@@ -417,7 +417,7 @@ class MintlifySession:
     def check(self, *uses: Literal["agent", "assistant"]) -> None:
         """Raise an error that lists every missing setting for *uses*. Nothing is sent.
 
-        Call it when your program starts. A key that comes from a function counts as set.
+        Call this method when your program starts. A key that comes from a function counts as set.
 
         Args:
             uses: ``"agent"`` for jobs, ``"assistant"`` for questions. Both by default.
@@ -507,7 +507,7 @@ class MintlifySession:
         self._core.check_open()
         return self
 
-    if not TYPE_CHECKING:  # a type checker reports the mistake without it
+    if not TYPE_CHECKING:  # hidden from type checkers, so that they report a wrong name themselves
 
         def __enter__(self) -> NoReturn:
             raise TypeError("a MintlifySession is opened with `async with`, in an async function")

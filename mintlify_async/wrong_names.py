@@ -1,4 +1,4 @@
-"""Wrong names, old ones and those of other clients: the error that each gets says what to write instead.
+"""Wrong names, from old versions and other clients, and the errors that say what to write instead.
 
 One table serves three lookups: a missing name of a module, an unknown argument of a call, and a missing
 attribute of an object. Type checkers do not use this module, so they report each mistake.
@@ -382,12 +382,12 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
     "Fault": {"for_connections": _DETECT, "play": _DETECT},
     "Recorder": {"begin": "Recorder(path).record(session)"},
 }
-"""By module, class or function: the replacement of an attribute ``name`` and of an argument ``method(name)``.
+"""For each module, class or function, the replacements of attributes ``name`` and arguments ``method(name)``.
 
 ``(name)`` is an argument of the call itself, and ``(*)`` stands for too many arguments without a name.
-``@name`` is a class method, or an attribute of a class that is too busy for ``__getattr__``: with it, Python
-3.11 takes 30 ns more for each attribute. After ``; `` is an explanation. Without a text before it, nothing
-replaces the name.
+``@name`` is a class method, or an attribute of a class that is too busy for ``__getattr__``, because with it,
+Python 3.11 takes 30 ns more for each attribute. After ``; `` is an explanation. If a text is only an
+explanation, nothing replaces the name.
 """
 
 
@@ -541,7 +541,7 @@ class AsyncOnly:
 
     __slots__ = ()
 
-    if not TYPE_CHECKING:  # a type checker reports the mistake without it
+    if not TYPE_CHECKING:  # hidden from type checkers, so that they report a mistake themselves
 
         def __iter__(self) -> NoReturn:
             raise TypeError(f"{type(self).__name__} is read with `async for`, in an async function")

@@ -53,7 +53,7 @@ AFTER_FINISH: Final = Grace(quiet=1.0, total=5.0)
 AFTER_DONE: Final = Grace(quiet=1.0, total=1.0)
 """Seconds for which the connection stays open after ``[DONE]``."""
 ABANDONED_AFTER: Final = 5.0
-"""Seconds after a cancelled step outside a block until the reply is closed, if no step follows."""
+"""If no step follows a cancelled step outside a block, the reply is closed after this many seconds."""
 
 _log = logging.getLogger("mintlify_async")
 _ending: set[asyncio.Task[None]] = set()  # asyncio keeps only weak references to tasks

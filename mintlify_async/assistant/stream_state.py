@@ -57,7 +57,7 @@ from .message_builder import GrowingText, MessageBuilder
 from .sse import SSEDecoder
 
 _HEAD_BYTES: Final = 4096
-"""Number of bytes of a body that are kept for the excerpt of an error, if it is not an event stream."""
+"""If a body is not an event stream, this number of its bytes is kept for the excerpt of an error."""
 _ENDS: Final = (Finish, AbortEvent, ErrorEvent)
 """The events that announce the end of an answer."""
 _PIECES: Final[Mapping[type[object], str]] = {

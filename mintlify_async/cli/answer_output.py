@@ -25,7 +25,7 @@ async def show_answer(reply: mintlify.Reply, terminal: Terminal) -> None:
 
 
 def show_sources(reply: mintlify.Reply, terminal: Terminal) -> None:
-    """Show the sources of a complete answer, if it has any."""
+    """If a complete answer has sources, show them."""
     if reply.sources:
         terminal.write("\nSources:\n")
     for source in reply.sources:

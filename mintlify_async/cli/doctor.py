@@ -164,7 +164,7 @@ async def _read_missing_job(session: mintlify.MintlifySession, findings: Finding
     job = session.job(mintlify.JobRef(project_id=project, id=PROBE_JOB))
     try:
         await job.refresh()
-    except NotFoundError as error:  # the expected response; its text names the missing thing
+    except NotFoundError as error:  # the expected response, whose text names the missing thing
         thing = missing_thing(error)
         if thing == "project":
             findings.show("wrong", f"{session.base_url} has no project {project}: check {PROJECT.variable}")

@@ -147,7 +147,7 @@ def missing_thing(error: NotFoundError) -> str:
 
 
 def _advice(error: Exception) -> str:
-    """Return the next step, if the message does not say it."""
+    """If the message does not contain the next step, return that step."""
     if advice := proxy_advice(error):
         return advice
     match error:

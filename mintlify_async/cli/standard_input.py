@@ -16,7 +16,7 @@ from typing import IO, NoReturn
 from .error_advice import UsageError
 
 AGAIN = 0.05
-"""Seconds until a signal is sent again, if it did not end a read."""
+"""If a signal did not end a read, it is sent again after this many seconds."""
 
 
 def read_text(words: Sequence[str], what: str) -> str:

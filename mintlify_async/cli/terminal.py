@@ -304,7 +304,7 @@ class Terminal:
 
     @contextmanager
     def progress(self, text: str) -> Generator[None]:
-        """Show *text* with the elapsed time while the block runs, if the terminal supports it."""
+        """If the terminal supports it, show *text* with the elapsed time while the block runs."""
         if self._err_console is None:
             yield
             return

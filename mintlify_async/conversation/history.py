@@ -98,7 +98,7 @@ class History:
         )
 
     def with_turn(self, question: Sequence[Message], answer: Message, thread: Thread | None) -> History:
-        """Return the next version, with one more turn. *thread* is the turn's, or None for no other."""
+        """Return the next version with one more turn, in *thread*, or in the same thread for None."""
         return self.with_messages((*question, answer)).next_version(thread or self.thread)
 
     def next_version(self, thread: Thread | None) -> History:

@@ -22,7 +22,7 @@ from ..runtime.logs import log_fields, logged_if_slow
 from ..runtime.tasks import running_loop
 
 STEPS_APART: Final = 5.0
-"""Seconds after the successful end of a task until its turn is abandoned, if no task reads its reply."""
+"""If no task reads a turn's reply, the turn is abandoned this many seconds after a task's success."""
 
 _BEHIND_ANOTHER: Final = "a question waits for another turn of its conversation to end"
 _fields: Final = partial(log_fields, "ask")

@@ -134,7 +134,7 @@ class _Attempts:
         waits: Whether the call waits for a slot. The wait does not use up the time of the request.
         seconds: The time limit of the request, in seconds.
         deadline: When the request must have ended, by the loop's time. In the mode ``"wait"`` of the quota,
-            each wait for a slot moves it.
+            each wait for a slot moves the deadline.
         number: The number of the attempt, from 1.
         sent_back: The number of attempts that were refused with 429 and wait for a slot again.
         waited: The time for which the call has waited for slots, in seconds.
@@ -250,7 +250,7 @@ class _Attempts:
         self.answered = True
         _hide(answer, key)
         if call.thread is not None and call.thread.key is not None and isinstance(answer, WholeResponse):
-            _hide(answer, call.thread.key)  # a live body is masked later, because the key is read from it
+            _hide(answer, call.thread.key)  # a live body is masked later, because the key is read from there
         try:
             job = self._job_in(answer)  # before an observer can fail, because the job may cost money
         finally:
@@ -308,7 +308,7 @@ class _Attempts:
             async with block:
                 return await _revealed(self.options.key(self.call.operation.key), self.name)
         except TimeoutError:
-            pass  # of this block; a TimeoutError of the function is an APIConnectionError
+            pass  # of this block, because a TimeoutError of the function is an APIConnectionError
         what = "the function that makes the key did not return"
         raise timed_out(self.name, limit.phase, limit.seconds, "no", what)
 
@@ -518,7 +518,7 @@ def _unknown_reason(error: SendError) -> str:
 
 def _counted(call: Call) -> CountedOperation:
     name = call.operation.name
-    assert name != "get_job"  # no quota counts it
+    assert name != "get_job"  # no quota counts polls
     return name
 
 
@@ -564,7 +564,7 @@ def _hide(answer: LiveResponse | WholeResponse, secret: str) -> None:
     if len(secret) < SHORTEST_SECRET:
         return
     body = answer.body.decode("utf-8", "surrogateescape") if isinstance(answer, WholeResponse) else ""
-    text = "\n".join((body, *answer.headers.values()))  # one search, because servers rarely repeat it
+    text = "\n".join((body, *answer.headers.values()))  # one search, because servers rarely repeat a secret
     if mask_secret(text, secret) == text:
         return
     if isinstance(answer, WholeResponse):

@@ -68,7 +68,7 @@ def summarize(error: BaseException) -> CauseSummary:
     if isinstance(error, aiohttp.ClientHttpProxyError):
         text = _status_of(error)
     elif isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientResponseError):
-        text = ""  # their texts contain all headers
+        text = ""  # the texts of these errors contain all headers
     elif isinstance(error, OSError | aiohttp.ClientError | RuntimeError):
         text = printable(str(error))
     name = f"{type(error).__module__.partition('.')[0]}.{type(error).__name__}".removeprefix("builtins.")
@@ -76,7 +76,7 @@ def summarize(error: BaseException) -> CauseSummary:
 
 
 def timed_out(operation: str, phase: str, seconds: float, sent: Sent, what: str = "") -> APITimeoutError:
-    """Return the error for an attempt without a response in time, or without *what*, if that is given."""
+    """Return the error for an attempt that got no response in time, or no *what*."""
     words = {"connect": "could not connect", "first_event": "no event", "total": "not complete"}
     return APITimeoutError(
         f"{operation}: {what or words.get(phase, 'no answer')} within {seconds:g} s ({phase} timeout)",

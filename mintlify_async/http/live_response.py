@@ -178,12 +178,12 @@ class LiveResponse:
         self.close()
 
     def close(self) -> None:
-        """Close the connection immediately and wake a waiting reader. Any task may call it, and again."""
+        """Close the connection immediately and wake a waiting reader. Any task may call this repeatedly."""
         self._finish()
         self._response.close()
 
     def end(self) -> None:
-        """Close the connection. Received bytes can still be read. Then the error says who closed it."""
+        """Close the connection. Received bytes can still be read. Then an error says who closed it."""
         self._fail(session_closed("ask"))
 
     def close_from_anywhere(self, *, report: bool) -> None:

@@ -18,7 +18,7 @@ log = logging.getLogger("mintlify_async")
 
 
 def begin_observation(observer: Observer | None, operation: str, **facts: Fact | None) -> Observation | None:
-    """Start an observation. Return None without an observer, or if it fails, which is logged."""
+    """Start an observation. Without an observer, or after its error, return None. The error is logged."""
     if observer is None:
         return None
     try:
@@ -76,7 +76,7 @@ class _Guarded:
 
 @contextmanager
 def following(observation: Observation, *, active: bool, ends: bool) -> Generator[Observation, None, None]:
-    """Report a block to the observation. *active* means one request, and *ends* that it is the last."""
+    """Report a block. With *active*, it is one request. With *ends*, the observation ends with the block."""
     try:
         with observation.active() if active else nullcontext():
             yield observation

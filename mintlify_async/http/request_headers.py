@@ -21,7 +21,7 @@ USER_AGENT: Final = (
 OWN_HEADERS: Final[Mapping[Operation, CIMultiDict[str]]] = {
     operation: CIMultiDict(
         {
-            hdrs.ACCEPT_ENCODING: "identity",  # compressed answers arrive late; small ones can become huge
+            hdrs.ACCEPT_ENCODING: "identity",  # compressed answers arrive late, and small ones can get huge
             hdrs.USER_AGENT: USER_AGENT,
             hdrs.ACCEPT: operation.accept,
             **({} if operation.method == "GET" else {hdrs.CONTENT_TYPE: "application/json"}),

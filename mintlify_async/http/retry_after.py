@@ -1,6 +1,6 @@
 """Times in the headers of a response: ``Retry-After``, the reset of a limit, and dates.
 
-It does no I/O. The caller passes the time.
+This module does no I/O. The caller passes the time.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Sending:
         on_first_byte: Called just before the first byte of an attempt is written, or None.
         on_no_effect: Called if that attempt had no effect and another attempt follows, or None.
         ends_at: The latest end of the last attempt, by the loop's time.
-        asked: Whether aiohttp read the body in the last attempt. A substitute for its session never does.
+        asked: Whether aiohttp read the body in the last attempt. A substitute session never reads it.
         asked_again: Whether aiohttp read the body again after the first byte was written.
         sent_at: The date of the last attempt's first byte, in seconds since 1970. None if none was written.
             After a 429, the value is removed if another attempt follows.
@@ -95,7 +95,7 @@ class Sending:
     async def before_first_byte(self) -> None:
         """Prepare the first byte of an attempt, after the connection was opened.
 
-        The call may take 10 s. If it raises, nothing is sent, and the request raises its error. If the
+        The call may take 10 s. If it raises, nothing is sent, and the request raises the same error. If the
         attempt ends, the call is cancelled.
         """
 
@@ -112,7 +112,7 @@ class Sending:
         return None
 
     def patience(self, seconds: float) -> float:
-        """Return how many of *seconds* the call may wait for its clean-up. It ends 0.25 s after *until*."""
+        """Return how many of *seconds* the call may wait for its clean-up, at most 0.25 s after *until*."""
         left = self.until + CLEAN_UP_SECONDS - asyncio.get_running_loop().time()
         return min(seconds, max(0.0, left))
 
@@ -130,7 +130,7 @@ class Sending:
         self._open = 0
 
     async def first_byte(self, attempt: int) -> None:
-        """Return when the body of *attempt* may write its first byte. The byte is recorded as written.
+        """Wait until the body of *attempt* may write its first byte. The byte is recorded as written.
 
         Raises:
             ConnectionAbortedError: The attempt has ended or has already written its first byte, or

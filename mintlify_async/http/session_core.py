@@ -46,7 +46,7 @@ class LoopResources:
         self._parts: dict[type, LoopPart] = {}
 
     def part(self, kind: type[P], make: Callable[[], P]) -> P:
-        """Return this loop's object of class *kind*, made by the first call. It ends before connections."""
+        """Return this loop's object of class *kind*, made by the first call, ended before connections."""
         if kind not in self._parts:
             self._parts[kind] = make()
         return cast("P", self._parts[kind])
@@ -69,8 +69,8 @@ class LoopResources:
 class Shared:
     """The objects that a session shares with the sessions from its ``with_options``.
 
-    Sessions, handles and open replies keep it alive. It is collected with the last of them, and warns if the
-    session was not closed. It contains no keys, because a reply must not keep keys.
+    Sessions, handles and open replies keep this object alive. It is collected with the last of them, and
+    warns if the session was not closed. It contains no keys, because a reply must not keep keys.
 
     Args:
         options: The options of the first session. Its poll policy is used for all jobs.

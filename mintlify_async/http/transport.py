@@ -63,8 +63,8 @@ ERROR_SECONDS = 2.0  # a longer wait for a stalled error page is not worth it
 WRITE_BYTES = 64 * 1024
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: unsent bytes are dropped
 KEEP_ALIVE_SECONDS = 3.9  # servers close idle connections after 5 s or more
-RECEIVE_BYTES = 128 * 1024  # the kernel's buffer; uvloop can read megabytes in one cycle
-LONGEST_CONNECT = 1e9  # seconds; aiohttp rounds its limits up and cannot round infinity
+RECEIVE_BYTES = 128 * 1024  # the kernel's buffer, because uvloop can read megabytes in one cycle
+LONGEST_CONNECT = 1e9  # seconds, because aiohttp rounds its limits up and cannot round infinity
 
 log = logging.getLogger("mintlify_async")
 
@@ -83,7 +83,7 @@ class RequestBody(payload.Payload):
     After the time of *limit*, it writes nothing.
     """
 
-    _autoclose = True  # it has nothing to close, and aiohttp would warn if a middleware drops it
+    _autoclose = True  # there is nothing to close, and aiohttp would warn if a middleware drops the body
 
     def __init__(self, value: bytes, sending: Sending, limit: TimeLimit | None = None) -> None:
         super().__init__(value, content_type="application/json")
@@ -102,7 +102,7 @@ class RequestBody(payload.Payload):
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         # aiohttp holds the request's headers back until the first byte of the body is written, so the server
-        # has seen nothing before this point.
+        # has received nothing before this point.
         if self._limit is not None and self._limit.over:
             self._limit.end()
             # aiohttp runs this in a separate task, which may start after the limit.
@@ -135,7 +135,7 @@ class RequestBody(payload.Payload):
         return await handler(request)
 
     def abort(self) -> None:
-        """Drop the connection if it, or the kernel, may contain bytes that the server has not taken."""
+        """If connection or kernel may contain bytes that the server has not taken, drop the connection."""
         transport = self._transport
         if transport is None or not (len(self._bytes) > WRITE_BYTES or transport.get_write_buffer_size()):
             return
@@ -146,7 +146,7 @@ def reset_connection(transport: asyncio.WriteTransport) -> None:
     """Reset a connection, so that both ends drop all unread bytes. It may already be closed."""
     connection = transport.get_extra_info("socket")
     if connection is not None:
-        with suppress(OSError, ValueError):  # already closed; then uvloop's socket has no number
+        with suppress(OSError, ValueError):  # already closed, and then uvloop's socket has no number
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
     transport.abort()
 
@@ -363,7 +363,7 @@ class Transport:
                 failure = cut_short(call.operation.name, response.status)
             failure.__cause__ = summarize(error)
         finally:
-            if not response.closed:  # aiohttp closes it if its body is complete
+            if not response.closed:  # aiohttp closes a response whose body is complete
                 response.close()
         if failure is not None and success:
             raise failure from failure.__cause__
@@ -469,7 +469,7 @@ def _url(base_url: str, path: str) -> yarl.URL:
 
 @lru_cache(maxsize=8)
 def _connect_timeout(seconds: float) -> aiohttp.ClientTimeout:
-    """Return aiohttp's limits. It limits only connecting, and this package measures the rest."""
+    """Return aiohttp's limits. aiohttp limits only connecting, and this package measures the rest."""
     return aiohttp.ClientTimeout(total=None, connect=min(seconds, LONGEST_CONNECT))
 
 

@@ -66,10 +66,10 @@ class Claim:
         operation: ``create_job`` or ``send_message``.
         parts: A hash of each part of the request, by the part's name, such as ``prompt``.
         token: A random name of the attempt that made the claim.
-        lease: If the claim is *sending*: the attempt has certainly ended this many seconds after *since*.
+        lease: Seconds after *since* at which the attempt of a *sending* claim has certainly ended.
         result: The id of the job that was created, or the reference of the follow-up. None until ``done``.
         since: When the claim entered its state, by the store's time, in seconds since 1970.
-        sent: When the request was sent, if the claim is ``unknown``, in seconds since 1970.
+        sent: If the claim is ``unknown``, when the request was sent, in seconds since 1970.
         reason: Why the outcome is ``unknown``; see :class:`~mintlify_async.OutcomeUnknownError`.
         status: The status of the response, if the claim is ``unknown`` and there was a response.
     """

@@ -127,7 +127,7 @@ async def post(core: Core, call: Call, sending: Sending) -> Job:
                 note(observation, conversation_id=job.id)
                 note_job(observation, job)
             return job
-    except BaseException as error:  # BaseExceptions of an observer; its Exceptions are logged
+    except BaseException as error:  # BaseExceptions of an observer, whose Exceptions are logged
         if sending.job_id is not None:
             log.warning(
                 "%s was answered with job %s, but the call ended with %s",
@@ -149,7 +149,7 @@ async def look_at(core: Core, state: JobState, call: Call, *, retry: bool = Fals
     Args:
         core: The core of the session.
         state: The job.
-        call: The call that polls it.
+        call: The call that polls the job.
         retry: Whether to retry. Without it, there is one attempt.
     """
     loop = asyncio.get_running_loop()

@@ -108,7 +108,7 @@ class JobHandle(InModels):
         return f"<{type(self).__name__} {printable(self.id)} {printable(self.status or 'not seen yet')}>"
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Raise ``TypeError``: a session's connections cannot be pickled."""
+        """Raise ``TypeError``, because a session's connections cannot be pickled."""
         raise TypeError(
             f"{type(self).__name__} cannot be pickled or copied; use its .ref and session.job(ref)"
         )
@@ -182,8 +182,8 @@ class JobHandle(InModels):
                 default.
 
         Raises:
-            APIStatusError: The service refused. A ``NotFoundError`` says how long ago the job was created, if
-                that is known, because a new job may not be visible yet.
+            APIStatusError: The service refused. If the time is known, a ``NotFoundError`` says how long ago
+                the job was created, because a new job may not be visible yet.
             APIConnectionError: The service could not be reached.
             UnexpectedResponseError: The response is not a job.
             ConfigurationError: *timeout* is not a number of seconds above 0.

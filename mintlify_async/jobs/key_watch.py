@@ -1,7 +1,7 @@
 """Coordinates the calls with a ``dedupe_key`` on one event loop, and reads their ledger while they wait.
 
 Calls with the same key send one after the other, so twenty callers with one free slot of a quota get one job.
-A call that waits for a slot or for another process sees a change of its key within about a second. All
+A call that waits for a slot or for another process reacts to a change of its key within about a second. All
 waiting keys of a ledger are read in one step, because a read for each key would keep the store busy.
 """
 
@@ -42,18 +42,18 @@ class _Waiter:
     pause: float = FIRST_PAUSE
 
     def look(self, snapshot: Snapshot | None) -> None:
-        """End the wait if *snapshot* says so. Otherwise, or if *snapshot* is None, set a longer pause."""
+        """If the wait is over for *snapshot*, end the wait. Otherwise, or for None, set a longer pause."""
         try:
             if snapshot is not None and self.is_over(snapshot):
                 self.limit.end()
-        except StateError:  # a damaged record: the call reads the record again and raises the error
+        except StateError:  # a damaged record, which the call reads again to raise the error
             self.limit.end()
         self.pause = min(LONGEST_PAUSE, 2 * self.pause)
         self.at = asyncio.get_running_loop().time() + self.pause
 
 
 class KeyWatch:
-    """The running calls with a ``dedupe_key`` of one event loop. It reads a store only while calls wait."""
+    """The running calls with a ``dedupe_key`` of one event loop. Stores are read only while calls wait."""
 
     def __init__(self) -> None:
         """Start without calls."""
@@ -114,7 +114,7 @@ class KeyWatch:
         raise KeyHeldError("another call has used the dedupe_key; nothing was sent")
 
     def _plan(self) -> None:
-        """Set the timer for the next read, unless a read is running. Its end plans the next one."""
+        """If no read is running, set the timer for the next read. The end of a read plans the next one."""
         at = min((waiter.at for waiter in self._waiters), default=math.inf)
         if self._timer is not None and (at < self._timer_at or at == math.inf):
             self._timer.cancel()
@@ -133,7 +133,7 @@ class KeyWatch:
             raise
 
     async def _read(self) -> None:
-        """Read the keys that are due, with those that are due soon, so that later reads share a step."""
+        """Read the keys that are due now or soon, so that later reads share a step."""
         now = asyncio.get_running_loop().time()
         due = [waiter for waiter in self._waiters if waiter.at <= now + waiter.pause / 2]
         due = sorted(due, key=lambda waiter: waiter.at)[:MOST_KEYS]

@@ -1,4 +1,4 @@
-"""The ledger: lists requests with a ``dedupe_key`` whose outcome is unknown, and lets people close them."""
+"""Lists requests with a ``dedupe_key`` whose outcome is unknown, and lets people close their claims."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Ledger:
         return sorted(open_claims, key=lambda claim: claim.since)
 
     async def jobs(self) -> list[RecordedJob]:
-        """Return the recorded jobs, the oldest first. A store with ``keep=`` leaves them out after that time.
+        """Return the recorded jobs, the oldest first. With ``keep=`` of the store, older ones are left out.
 
         The service has no list of jobs. This list contains the jobs that a request with a ``dedupe_key``
         created or sent a follow-up to.
@@ -99,7 +99,7 @@ class Ledger:
 
         Args:
             key: The ``dedupe_key``.
-            job_id: The id of the created job, or its reference as text. For a follow-up: of its job.
+            job_id: The id of the created job, or its reference as text. For a follow-up, of its job.
 
         Raises:
             ConfigurationError: *key* has no open claim, or *job_id* is empty or is a reference that was cut

@@ -1,8 +1,8 @@
 """Sends an agent POST, which creates a job or a follow-up, at most once per ``dedupe_key``.
 
 ``claims`` has the rules. This module applies them to a store, and records the end of each request, even if
-the caller is cancelled. If nothing was started, the key is free again. Otherwise it records the result, or
-that there is none.
+the caller is cancelled. If nothing was started, the key is free again. Otherwise the module records the
+result, or that there is none.
 """
 
 from __future__ import annotations
@@ -213,9 +213,9 @@ class _Attempt:
 
     Attributes:
         claim: The claim. Its token is used once, so a late release cannot free the next claim.
-        steps: Steps in which the store may still write a claim: those of this attempt that have not returned,
-            and one if the key had a record that claims nothing, because an earlier claim may then still
-            arrive.
+        steps: Steps in which the store may still write a claim: the steps of this attempt that have not
+            returned, and one if the key had a record that claims nothing, because an earlier claim may then
+            still arrive.
     """
 
     claim: Claim
@@ -223,7 +223,7 @@ class _Attempt:
 
 
 class _KeyedSending(Sending):
-    """A request with a ``dedupe_key``: it claims the key just before its first byte.
+    """A request with a ``dedupe_key``, which claims the key just before its first byte.
 
     Args:
         sender: The sender of the call.
@@ -244,7 +244,7 @@ class _KeyedSending(Sending):
         return _Attempt(evolve(self._sender.claim, token=new_version()))
 
     async def ready(self, step: Awaitable[T]) -> T:
-        """Wait for *step*, unless the key gets a claim. If the quota refuses, read the key once more."""
+        """Wait for *step*, or until the key gets a claim. If the quota refuses, read the key once more."""
         sender, key = self._sender, self._sender.claim.key
         try:
             return await sender.watch.unless(
@@ -286,7 +286,7 @@ class _KeyedSending(Sending):
         return None if error is None else f"its dedupe_key is not free again: {error}"
 
     async def failed(self, error: BaseException) -> None:
-        """End the claim after *error*. It is deleted if nothing was started, and else becomes unknown."""
+        """End the claim after *error*. If nothing was started, delete it. Otherwise it becomes *unknown*."""
         attempt = self._attempt_now
         if self.had_no_effect:
             if self.asked and not isinstance(error, KeyHeldError):

@@ -40,7 +40,7 @@ MOST_LATE_LOOKS: Final = 100
 
 
 PollKey: TypeAlias = tuple[Hashable, JobKey]
-"""How to poll, and the job: no customer's job is polled with the key or the headers of another one."""
+"""How to poll, and the job, so that no job is polled with the key or the headers of another customer."""
 
 
 @define(eq=False, repr=False, match_args=False)
@@ -52,10 +52,10 @@ class Poll:
         core: The core of the first wait that needed this poll.
         call: The request of that wait.
         state: The job.
-        outcome: A future of the look, or of the error of a closed session.
+        outcome: A future of the :class:`Look`, or of the error of a closed session.
         due: When the poll should start, by the loop's time.
         deadline: When the poll must start, by the loop's time; infinity for no limit.
-        first: The number of the newest wait that had no look yet, else 0. Newer waits have higher numbers.
+        first: The number of the newest wait that had no poll yet, else 0. Newer waits have higher numbers.
         waits: The number of waits that need this poll.
         task: The task that runs the poll. None while the poll is planned.
     """
@@ -78,7 +78,7 @@ class Poll:
         return (1, -self.first) if self.first else (2, self.due)
 
     async def result(self, limit: float) -> Look | None:
-        """Return the look if it arrives by *limit*, by the loop's time. Otherwise return None."""
+        """Return the outcome if it arrives by *limit*, by the loop's time. Otherwise return None."""
         if not self.outcome.done():
             with suppress(TimeoutError), TimeLimit(limit):
                 await asyncio.shield(self.outcome)
@@ -108,7 +108,7 @@ class PollScheduler:
         self._numbers = itertools.count(1)
         self._next_slot = -math.inf  # when per_second allows the next poll
         self._late = asyncio.Semaphore(MOST_LATE_LOOKS)
-        self._pauses: dict[str | JobKey, float] = {}  # by project or job: when the pause ends
+        self._pauses: dict[str | JobKey, float] = {}  # when the pause of a project or job ends
         self._timer: tuple[float, asyncio.Handle] | None = None  # the time of the timer, and its handle
         self._closed = False
 
@@ -119,18 +119,18 @@ class PollScheduler:
     async def look(
         self, core: Core, call: Call, state: JobState, due: float, deadline: float, *, first: bool
     ) -> Look | None:
-        """Return a look that starts after this call: at *due*, or earlier if another wait needs one.
+        """Poll after this call, at *due*, or earlier if another wait needs a poll. Return the outcome.
 
         Args:
-            core: Polls the job, if no other wait with the same ``poll_key`` has planned a poll of it.
+            core: If no other wait with the same ``poll_key`` has planned a poll of the job, it polls the job.
             call: The request to poll with.
-            state: The job. A successful look is recorded there before a wait gets it.
-            due: When the look should start, by the loop's time.
-            deadline: When it must start, by the loop's time. The look may then take a second.
-            first: Whether the wait had no look yet. Then it gets a look even after its deadline.
+            state: The job. A successful poll is recorded there before a wait gets it.
+            due: When the poll should start, by the loop's time.
+            deadline: When it must start, by the loop's time. The poll may then take a second.
+            first: Whether the wait had no poll yet. Then it gets a poll even after its deadline.
 
         Returns:
-            The look. If it did not end in time, a failed look. If no look started, None.
+            The outcome. If the poll did not end in time, a failed one. If no poll started, None.
 
         Raises:
             StateError: The session is closed, or was closed during the call.
@@ -157,7 +157,7 @@ class PollScheduler:
             await self._leave(poll)
 
     async def _late_look(self, poll: Poll) -> Look | None:
-        """Start *poll* after the deadline of a wait that had no look, and return its look."""
+        """Start *poll* after the deadline of a wait that had no poll, and return the outcome."""
         key, time = poll.key, asyncio.get_running_loop().time
         async with self._late:
             if poll.task is None and key in self._running:
@@ -193,7 +193,7 @@ class PollScheduler:
         return max(self._pauses.get(key, 0.0), self._pauses.get(key[0], 0.0))
 
     def _wake_at(self, at: float) -> None:
-        """Start the next poll at *at*, unless an earlier start is planned."""
+        """If no earlier start is planned, start the next poll at *at*."""
         if self._timer is not None:
             if self._timer[0] <= at:
                 return
@@ -230,7 +230,7 @@ class PollScheduler:
             # A separate task with an empty context, because it serves all waits and ends with the last.
             work = look_at(poll.core, poll.state, poll.call)
             poll.task = start_task(work, contextvars.Context())
-        except BaseException as error:  # from a task factory; the waits raise it
+        except BaseException as error:  # from a task factory, and the waits raise this error
             del self._running[poll.key]
             poll.fail(error)
         else:
@@ -240,7 +240,7 @@ class PollScheduler:
         """Give the outcome of *poll* to its waits."""
         loop, look = asyncio.get_running_loop(), None
         del self._running[poll.key]
-        if task.cancelled():  # cancelled by other code; the waits tolerate a failed poll
+        if task.cancelled():  # cancelled by other code, and the waits tolerate a failed poll
             now = Moment(Stamp(dates.now()), loop, loop.time())
             look = Look(now, now.time, error=APIConnectionError("other code has cancelled the poll"))
         elif (error := task.exception()) is not None:
@@ -277,7 +277,7 @@ def scheduler_of(core: Core) -> PollScheduler:
 
 
 def _unanswered() -> Look:
-    """Return the look for a wait that ends while its poll is running."""
+    """Return the outcome for a wait that ends while its poll is running."""
     loop = asyncio.get_running_loop()
     now = Moment(Stamp(dates.now()), loop, loop.time())
     error = APITimeoutError(

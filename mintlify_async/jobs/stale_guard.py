@@ -1,8 +1,8 @@
 """The stale guard decides whether a final status of a job is the result of its newest follow-up.
 
-After a follow-up, the service may show the result of the previous turn, because a replica that is behind may
-answer the poll. The only evidence is time: a final status is accepted if its poll started long enough after
-the follow-up. This module does no I/O.
+After a follow-up, the service may show the result of the previous prompt, because a replica that is behind
+may answer the poll. The only evidence is time: a final status is accepted if its poll started long enough
+after the follow-up. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..model.job_ref import End, JobRef, Stamp
 from ..model.response_info import ResponseInfo
 
 EARLIER_TURN_SECONDS: Final = 3600.0
-"""After this many seconds, any final status is accepted, because the previous turn has probably ended. The
+"""After this many seconds, any final status is accepted, because earlier work has probably ended. The
 machines' clocks count only if they also show this difference; see :func:`elapsed`."""
 
 DATE_SECONDS: Final = 1.0
@@ -73,7 +73,7 @@ class Look(NamedTuple):
     """One poll and its outcome.
 
     Args:
-        began: When the poll started. Its ``date`` is that of the response.
+        began: When the poll started. Its ``date`` is the response's.
         ended: When the poll ended, by the loop's time, in seconds.
         job: The record, or None if the poll failed.
         error: The error of a failed poll, or None.
@@ -156,10 +156,10 @@ class AwaitedFollowUp:
 
     Args:
         sent: When the response to the follow-up arrived, or when it failed without a response.
-        was_final: Whether the job had a final status before the follow-up. If not, the previous turn may end
-            first, so the final status must last for a window.
-        ending: The final status in all polls since then, and the time of the first of these polls. Or
-            ``IN_A_ROW`` and the time of the follow-up. Or None.
+        was_final: Whether the job had a final status before the follow-up. If not, the work on the previous
+            prompt may end first, so the final status must last for a window.
+        ending: The final status in all polls since the follow-up, and the time of the first of these polls.
+            Or ``IN_A_ROW`` and the time of the follow-up. Or None.
     """
 
     sent: Moment
@@ -200,8 +200,8 @@ class AwaitedFollowUp:
     def seconds_left(self, look: Look, age: Age, window: float) -> float:
         """Return the seconds from *look* to the first poll that may be accepted. 0 if *look* is accepted.
 
-        After follow-ups in a row, that poll only starts the window. The arguments are those of
-        :meth:`window_start`.
+        After follow-ups in a row, that poll only starts the window. See :meth:`window_start` for the
+        arguments.
         """
         left = window - self.window_start(look, age, window)[1]
         return left if left > ROUNDING else 0.0
@@ -241,14 +241,14 @@ class JobState:
         self.noted = False
         self._was_final = False
         self._sending = 0
-        self._left: float | None = 0.0  # from the last look to an accepted status, in seconds
-        self._certain_at = 0.0  # by the time of the last look's loop
+        self._left: float | None = 0.0  # from the last poll to an accepted status, in seconds
+        self._certain_at = 0.0  # by the time of the last poll's loop
         self._known: WeakKeyDictionary[Moment, WeakKeyDictionary[object, float]] = WeakKeyDictionary()
         self._lock = threading.RLock()  # a session may serve several threads
         self.join(ref)
 
     def join(self, ref: JobRef) -> None:
-        """Add the new data of *ref*, such as the time of creation, a final status, a newer follow-up."""
+        """Add the new data of *ref*, such as the job's ``created``, a final status, a newer follow-up."""
         with self._lock:
             if self.created is None and ref.created is not None:
                 self.created = Moment(ref.created)
@@ -285,14 +285,14 @@ class JobState:
             return self.job if is_new and self.done else None
 
     def counts_in(self, now: float) -> float | None:
-        """Return the seconds until a poll here may accept the final status of the last look, or None."""
+        """Return the seconds until a poll here may accept the final status of the last poll, or None."""
         with self._lock:
             if self._sending or not self._left or self.look is None or self.job is None or not self.job.done:
                 return None
             return max(0.0, self._left - (now - self.look.began.time))
 
     def certain_in(self, now: float) -> float | None:
-        """Return the seconds until a poll anywhere accepts the final status of the last look, or None."""
+        """Return the seconds until a poll anywhere accepts the final status of the last poll, or None."""
         with self._lock:
             return None if self.counts_in(now) is None else max(0.0, self._certain_at - now)
 
@@ -371,14 +371,14 @@ class JobState:
 
         Args:
             state_before: The result of :meth:`begin_sending`.
-            sent_at: When its response arrived, or it failed without a response. None if it started nothing.
+            sent_at: When the response arrived, or the request failed without one. None if it started nothing.
             job: The record in the response, or None.
         """
         with self._lock:
             self._sending -= 1
             if sent_at is not None:
                 was_final, was_certain, previous_follow_up = state_before
-                # If follow-ups were sent at the same time, the turn of another follow-up may end first.
+                # If follow-ups were sent at the same time, the work on another follow-up may end first.
                 alone = not self._sending and self.follow_up is previous_follow_up
                 ending = None if was_certain and alone else (IN_A_ROW, sent_at)
                 self.follow_up, self._left = AwaitedFollowUp(sent_at, was_final and alone, ending), None
@@ -404,7 +404,7 @@ class UnderWay:
             self._state_before = self._state.begin_sending(self._window)
 
     def end(self, sent_at: Moment | None = None, job: Job | None = None) -> None:
-        """Record the end of a started follow-up. The arguments are those of :meth:`JobState.end_sending`."""
+        """Record the end of a started follow-up. See :meth:`JobState.end_sending` for the arguments."""
         if self._state_before is not None:
             state_before, self._state_before = self._state_before, None
             self._state.end_sending(state_before, sent_at, job)
@@ -419,7 +419,7 @@ def _is_newer(stamp: Stamp, other_stamp: Stamp) -> bool:
 class JobStates:
     """The states of a session's jobs: those with a handle, and those with the latest follow-ups.
 
-    Of other jobs, it keeps only whether the last look showed their end.
+    Of other jobs, the object keeps only whether the last poll showed their end.
     """
 
     def __init__(self) -> None:
@@ -451,7 +451,7 @@ class JobStates:
             self._followed.append(state)
 
     def note_look(self, state: JobState) -> None:
-        """Keep whether the last look at *state* showed its end.
+        """Keep whether the last poll of *state* showed the job's end.
 
         Only jobs that have ended, or were recorded as ended, change anything.
         """

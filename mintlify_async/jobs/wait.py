@@ -9,9 +9,9 @@ around it need no code. In its simplest form, it would be::
             return job
         await asyncio.sleep(2.0)
 
-That is not enough. The first ``done`` may be the result of the previous turn, so ``stale_guard`` has to
-accept it. A failed poll must not lose the job, so an outage is tolerated for five minutes. Many waits may
-need the same job, so ``shared_polls`` shares the polls and limits them per second.
+That is not enough. The first ``done`` may be the result of an earlier prompt, so it only counts if
+``stale_guard`` accepts it. A failed poll must not lose the job, so an outage is tolerated for five minutes.
+Many waits may need the same job, so ``shared_polls`` shares the polls and limits them per second.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class JobWait:
         self._time = asyncio.get_running_loop().time
         self._began = self._looked_at = self._time()
         self._deadline = math.inf if timeout is None else self._began + timeout
-        self._order = next_order()  # looks that start after this moment have a higher order
+        self._order = next_order()  # polls that start after this moment have a higher number
         self._polls = 0
         self._succeeded_at: float | None = None
         self._failing_since: float | None = None
@@ -102,21 +102,21 @@ class JobWait:
                 self._tolerate(look, look.error)
             else:
                 self._succeeded_at, self._failing_since, self._error = look.ended, None, None
-            # A final record that is not accepted may be the result of the previous turn. While this look was
-            # slow, another look may have got the accepted record.
+            # A final record that is not accepted may be the result of an earlier prompt. During a slow poll,
+            # another poll may have received the accepted record.
             result = state.result(self._order)
             job = look.job if result is None else result
             if job is not None and job != self._last and (result is not None or not job.done):
                 self._last = job
                 return job
-        if (result := state.result(self._order)) is not None:  # of another look, while this one was slow
+        if (result := state.result(self._order)) is not None:  # from another poll, which was faster
             return result
         raise self._timed_out()
 
     def _timed_out(self) -> Exception:
         """Return the error of a wait whose deadline has passed.
 
-        If polls have failed for too long, in this wait and in the waits before, it is the error of the last
+        If polls have failed for too long, in this wait and in the waits before, this is the error of the last
         poll. So several short waits tolerate an outage no longer than a single wait.
         """
         now, state, last_error = self._time(), self._state, self._error
@@ -135,7 +135,7 @@ class JobWait:
         return error
 
     def _due(self) -> float:
-        """Return when the next look is due."""
+        """Return the time at which the next poll is due."""
         if self._polls == 0:
             return self._began + FIRST
         delay = self._policy.delay(self._polls, random.random())

@@ -27,12 +27,12 @@ class ContextItem(WireValue):
     Args:
         type: ``"code"`` or ``"textSelection"``.
         value: The snippet, or the selected text. It may be empty.
-        path: The source file or the page, or None.
+        path: The source file or the documentation page, or None.
         element_id: The element of the user interface that contains the text, or None.
         extra: Additional fields to send.
 
     Raises:
-        ConfigurationError: *type* is another word, or a field is not a string.
+        ConfigurationError: *type* has another value, or a field is not a string.
     """
 
     type: Literal["code", "textSelection"]
@@ -99,10 +99,10 @@ class SearchFilter(WireValue):
         version: The documentation's version, or None.
         language: The language, or None.
         groups: User groups whose pages may be used. The assistant's behavior without groups is not
-            documented. Without groups, the service's search and page operations use only public pages, if the
-            deployment is protected. Try it on your own site before you rely on it. Groups decide which pages
-            a user may see. Only your program sets them, from its own sign-in: never a web page or a language
-            model.
+            documented. If the deployment is protected, the service's search and page operations without
+            groups use only public pages. Test questions without groups on your own site before you rely on
+            this. Groups decide which pages a user may see. Take the groups from your own sign-in, never from
+            a web page or a language model.
 
     Raises:
         ConfigurationError: A field has another type.

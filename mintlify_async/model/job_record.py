@@ -44,7 +44,7 @@ class Source(WireValue):
 
     Args:
         repository: The repository's identifier, or None.
-        ref: The reference within it, or None.
+        ref: The reference in the repository, or None.
         extra: All additional fields that were sent.
     """
 

@@ -26,7 +26,7 @@ VERSION: Final = "3"
 """The version that is written. Version 2, from version 0.3 of the package, can also be read."""
 
 Detail = tuple[str, str, str]
-"""A time by the machine's clock, the same time by the service's clock or empty, and a status or empty."""
+"""A time by the machine's clock, then that time by the service's clock and a status, which may be empty."""
 
 
 def _seconds(text: str) -> float:
@@ -57,7 +57,7 @@ class End:
 
     Args:
         status: The status. Empty if the result of an earlier follow-up was not certain before this one.
-        since: When a poll first showed the status. If it is empty, when the follow-up was sent.
+        since: When a poll first showed the status. If the status is empty, when the follow-up was sent.
     """
 
     status: str = field(converter=str)
@@ -72,7 +72,7 @@ class JobRef(InModels):
     A reference that was made after a follow-up also contains the time of the follow-up, so that a wait
     elsewhere does not return an earlier result.
 
-    It can be a field of a pydantic model and the result of a FastAPI handler.
+    A reference can be a field of a pydantic model and the result of a FastAPI handler.
 
     :meth:`parse` reads ``str(ref)``. The JSON object of :meth:`to_dict` and a pickle contain this text. The
     text has a version. Two references are equal if they name the same job and the same follow-up.
@@ -80,9 +80,9 @@ class JobRef(InModels):
     Args:
         project_id: The job's project.
         id: The job's id. It can be any text, because the service does not document its format.
-        created: When the job was created, if the process that made this reference created it, else None.
-            For 30 s after this time, a 404 is tolerated.
-        sent: When the newest follow-up was sent, if its result was not read yet; else None.
+        created: When the job was created, or None if this is unknown. For 30 s after this time, a 404 is
+            tolerated.
+        sent: When the newest follow-up was sent. None without one, or if its result was read.
         was_final: True if a poll returned a final status before the follow-up was sent, or, without a
             follow-up, before this reference was made.
         end: The final status of all polls since the follow-up, or None.

@@ -22,7 +22,7 @@ class Operation:
         accept: The ``Accept`` header.
         limit: The field of ``Timeouts`` that limits the complete operation.
         streams: Whether the response is a stream of events. Otherwise it is a job.
-        costs: The thing that a second request would start and charge, such as ``"the job"``. Empty if none.
+        costs: The costly thing that a second request would start again, such as ``"the job"``. Empty if none.
         counted: Whether a quota counts the operation.
         resend: Whether a request that may have been accepted is sent again: always, never, or by choice.
     """
@@ -57,7 +57,7 @@ ASK: Final = Operation(  # interface 4.3
     resend="by choice",
 )
 
-# Interface 4.4: no documented operation reads a job. That this GET does is an assumption.
+# Interface 4.4: no documented operation reads a job. This GET is an assumption.
 GET_JOB: Final = Operation(name="get_job", method="GET", counted=False, resend="always")
 
 OPERATIONS: Final[Mapping[str, Operation]] = {

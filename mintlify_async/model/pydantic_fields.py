@@ -41,7 +41,7 @@ class InModels:
         """Return the JSON object."""
         raise NotImplementedError
 
-    if not TYPE_CHECKING:  # so type checkers report a loop over a value
+    if not TYPE_CHECKING:  # hidden from type checkers, so that they report a loop over a value
         __iter__ = None  # without it, Python would iterate with __getitem__
 
         def keys(self):
@@ -77,7 +77,7 @@ class InModels:
             read,
             core_schema.any_schema(),
             serialization=serialization,
-            ref=f"{cls.__module__}.{cls.__qualname__}:{id(cls)}",  # each class once in OpenAPI, by its name
+            ref=f"{cls.__module__}.{cls.__qualname__}:{id(cls)}",  # so that OpenAPI lists each class once
         )
 
     @classmethod

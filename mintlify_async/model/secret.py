@@ -1,6 +1,6 @@
 """Secrets: values that no ``repr`` shows, and masks over keys in texts and JSON values.
 
-Containers print the ``repr`` of their values, and tracebacks that of locals.
+Containers print the ``repr`` of their values, and tracebacks the ``repr`` of locals.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ THREAD_KEY: Final = "threadKey"
 class Secret(str):
     """A string that ``repr`` does not show.
 
-    Any string made from it is a plain string, for example ``"Bearer " + secret``. Make that a Secret again.
+    Any string made from it is a plain string, for example ``"Bearer " + secret``. Make it a Secret again.
     """
 
     __slots__ = ()
@@ -64,8 +64,8 @@ class _SecretFunction:
 def hidden(value: T) -> T | Secret:
     """Return an object for *value*, a secret of any type, that does not show it.
 
-    A string becomes a :class:`Secret`. None and awaitables stay as they are, and a function can be called.
-    For a value of another type, only :func:`type_name` works.
+    A string becomes a :class:`Secret`. None and awaitables are not changed, and a function can be called. For
+    a value of another type, only :func:`type_name` works.
     """
     if value is None or isinstance(value, Secret | _Refused | _SecretFunction) or inspect.isawaitable(value):
         return value

@@ -106,7 +106,7 @@ def whole_characters(text: str) -> str:
 
 
 def join_surrogates(text: str) -> str:
-    r"""Return *text* with surrogate pairs joined. Lone surrogates stay.
+    r"""Return *text* with surrogate pairs joined. Lone surrogates are not changed.
 
     >>> join_surrogates("\ud83d\ude00") == "\U0001f600"
     True

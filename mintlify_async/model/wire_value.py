@@ -98,7 +98,7 @@ class WireValue:
 
     # Subclasses are attrs classes without attrs' own __eq__ and __repr__. About fifty are made when the
     # package is imported, and each takes 0.15 ms instead of 0.37. They have no slots, because attrs makes a
-    # frozen object with a dictionary faster, and each event and each poll makes some.
+    # frozen object with a dictionary faster, and each event and each poll makes values.
 
     __slots__ = ("__weakref__",)
 
@@ -204,7 +204,7 @@ def read_value(
         return value
     except DecodeProblem as fault:
         problem = str(fault)
-    # Raised outside the block: frames contain data that is not masked, and must not become the context.
+    # Raised outside the block, because a context would keep frames with data that is not masked.
     raise error(problem)
 
 
@@ -241,7 +241,7 @@ def load_converter() -> Converter:
 
     converter = Converter()
     for kind, hook in _HOOKS.items():
-        if isinstance(kind, type):  # cattrs checks hooks of classes first, and has its own for these
+        if isinstance(kind, type):  # for classes, cattrs has its own hooks, which come first
             converter.register_structure_hook(kind, hook)
         else:
             converter.register_structure_hook_func(_is(kind), hook)
@@ -283,7 +283,7 @@ _OBJECT: Final = (dict, Mapping)
 
 
 def _strict(*classes: type, what: str, inside: Callable[[Any], Iterable[Any]] | None = None) -> _Hook:
-    """Return a hook that accepts instances of *classes*. All values *inside* them must be objects."""
+    """Return a hook that accepts instances of *classes*. The values that *inside* returns must be objects."""
 
     def read(content: Any, _: object) -> Any:
         if isinstance(content, classes) and (
@@ -317,7 +317,7 @@ def read_instant(content: Any, _: object = None) -> datetime:
 
 _objects: Final = _strict(*_OBJECT, what="an object of objects", inside=lambda content: content.values())
 
-# cattrs' own hooks coerce values: null becomes the string "None", and "false" becomes the flag True.
+# cattrs' own hooks coerce values. For example, null becomes the string "None", and "false" becomes True.
 _HOOKS: Final[Mapping[Any, _Hook]] = {
     str: _strict(str, what="a string"),
     bool: _strict(bool, what="true or false"),
@@ -351,7 +351,7 @@ class _Field:
     null_is_absent: bool
     lenient: bool
     plain: type | None
-    """The class whose instances need no hook, or None. It saves a call for most fields."""
+    """The class whose instances need no hook, or None. This saves a call for most fields."""
 
 
 def wire_fields(cls: type[Any]) -> Iterator[_Field]:

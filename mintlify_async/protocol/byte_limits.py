@@ -13,7 +13,7 @@ ANSWER_MAX_BYTES: Final = 4 * 1024 * 1024
 """Maximum size of a response with a job. A job's record has a dozen short fields."""
 
 ERROR_MAX_BYTES: Final = 64 * 1024
-"""Maximum size that is read of a refusal. The start of an error page has its message."""
+"""Maximum number of bytes that are read from a refusal. The start of an error page has its message."""
 
 HEADER_MAX_BYTES: Final = 64 * 1024
 """Maximum length of a header line. Gateways add long policies, and aiohttp's own limit is 8,190 bytes."""

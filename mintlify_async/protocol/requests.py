@@ -74,7 +74,7 @@ SHORTEST_SECONDS = 0.001
 """The time of a call whose limit has already passed, in seconds."""
 
 
-@define(eq=False)  # not frozen, because each question makes one in half the time
+@define(eq=False)  # not frozen, because making a frozen call takes twice as long
 class Call:
     """One request, without the key and the host.
 
@@ -200,7 +200,7 @@ def ask_call(defaults: Options, question: Question, options: AskOptions) -> Call
 
 
 def _counted_user(defaults: Options, quota: Quota, fp: str, options: AskOptions) -> str:
-    """Return the user that is sent and counted. It is *fp*, unless a field of the body replaces it."""
+    """Return the user that is sent and counted, which is *fp* or the field of the body that replaces it."""
     for fields in (defaults.extra_body, options.get("extra_body") or EMPTY):
         fp = fields.get("fp", fp)
     quota.check_user(fp)

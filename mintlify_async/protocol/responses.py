@@ -60,8 +60,8 @@ def read_job(
 ) -> Job:
     """Return the job in *answer*, a successful response.
 
-    With *id_is_enough*, a job without a status gets an empty status. The service has accepted it, and the
-    next poll shows the rest.
+    With *id_is_enough*, a job without a status gets an empty status. The service has accepted the job, and
+    the next poll shows the rest.
 
     Raises:
         UnexpectedResponseError: The body is not a job.

@@ -79,4 +79,4 @@ _MISSING = {
     SEND_MESSAGE: _NO_JOB,
     GET_JOB: f"{_NO_JOB}; this path is assumed, and Assumptions(get_job_path=…) changes it",
 }
-"""By operation: the possible meaning of a 404."""
+"""Maps each operation to the possible meaning of a 404."""

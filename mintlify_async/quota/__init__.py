@@ -1,4 +1,4 @@
-"""Counts calls before they are sent. It uses limits and windows, but nothing of HTTP."""
+"""Counts calls before they are sent. This package uses limits and windows, but nothing of HTTP."""
 
 from typing import TYPE_CHECKING
 
@@ -8,5 +8,5 @@ from .quota import Quota
 
 __all__ = ["Limit", "Quota", "QuotaRemaining"]
 
-if not TYPE_CHECKING:  # a type checker reports the mistake without it
+if not TYPE_CHECKING:  # hidden from type checkers, so that they report a wrong name themselves
     __getattr__ = missing_names(__name__)

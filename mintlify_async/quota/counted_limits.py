@@ -28,7 +28,7 @@ FIRST_BLOCK: Final = 60.0
 """Seconds of a block after a 429 without a time. The block doubles with each following 429."""
 
 LONGEST_BLOCK: Final = HOUR
-"""Maximum block, in seconds, also for a ``Retry-After``. It is the shortest window of the interface."""
+"""Maximum block, in seconds, also for a ``Retry-After``. An hour is the shortest window."""
 
 
 @helpful
@@ -124,7 +124,7 @@ class Gate:
         return self.windows[self.names.index(limit)].seconds
 
     def refusal(self, result: TakeResult) -> QuotaExceededError:
-        """Return the error for a call that does not wait. If the service refused, it names no limit."""
+        """Return the error for a call that does not wait, without a limit's name if the service refused."""
         if result.blocked:
             wait, limit, reason = result.blocked, None, "the service asked for a pause"
         else:

@@ -27,7 +27,7 @@ class Line:
         calls: The number of calls in the line.
         nested: The number of calls that are also in another line.
         opens_at: When the first call expects a slot, by the loop's time.
-        refusal: The reason why the first call has no slot yet. None before it has asked.
+        refusal: The reason why the first call has no slot yet. None before the call has asked.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Line:
         self.opens_at = -math.inf
         self.refusal: QuotaExceededError | None = None
         self._loop = asyncio.get_running_loop()
-        self._lock = asyncio.Lock()  # fair: the first that asks for it gets it first
+        self._lock = asyncio.Lock()  # fair, so that the first that asks gets it first
         self._changed = asyncio.Event()
         self._warning: asyncio.TimerHandle | None = None
 

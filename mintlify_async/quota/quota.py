@@ -173,7 +173,7 @@ class Lease:
 
     async def _try(self) -> QuotaExceededError | None:
         """Take the slot. Return None, or the error for a call that does not wait."""
-        self.may_be_taken = True  # also if this call is cancelled
+        self.may_be_taken = True  # even if this call is cancelled
         result = await self._quota.take(self._gate, self._slot)
         self.may_be_taken = result is True
         return result if isinstance(result, QuotaExceededError) else None

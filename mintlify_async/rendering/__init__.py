@@ -24,7 +24,7 @@ __all__ = [
     "text_of",
 ]
 
-if not TYPE_CHECKING:  # a type checker reports the mistake without it
+if not TYPE_CHECKING:  # hidden from type checkers, so that they report a wrong name themselves
 
     def __getattr__(name: str) -> object:
         if name not in __all__:

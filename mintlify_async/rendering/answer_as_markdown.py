@@ -32,7 +32,7 @@ def answer_markdown(answer: HasAnswer | Message, *, site: str | None = None) -> 
 
     Args:
         answer: An answer, a reply, or an assistant's message.
-        site: The site URL, such as ``https://docs.acme.com``; by default that of the session. With it, paths
+        site: The site URL, such as ``https://docs.acme.com``. Default: the session's ``site``. With it, paths
             in the answer become full URLs.
 
     Raises:
@@ -59,7 +59,7 @@ def extras_markdown(
 
     Args:
         answer: An answer, a reply, or an assistant's message.
-        site: The site URL; by default that of the session. With it, paths become full URLs.
+        site: The site URL. Default: the session's ``site``. With it, paths become full URLs.
         sources: The heading of the sources. None leaves them out.
         suggestions: The heading of the suggestions. None leaves them out.
 

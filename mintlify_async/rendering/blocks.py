@@ -20,7 +20,7 @@ _HEADING: Final = re.compile(r"#{1,6}(?: |\Z)")
 _UNDERLINE: Final = re.compile(r"(?:=+|-+) *\Z")
 _FENCE: Final = re.compile(r"(`{3,}(?=[^`]*\Z)|~{3,})(.*)")
 _BLOCK_STARTS: Final = " \t\r`~#>-+*_=0123456789"
-"""Any line starts with one of these characters, unless it is only text, outside of quotes and list items."""
+"""Outside of quotes and list items, a line that is more than text starts with one of these characters."""
 _SETTLED: Final = re.compile(
     r"[\s>]*(?:(?:[-+*]|\d{1,9}[.)])[\s>]+)*"
     r"(?:[^\s\d`~>#*+_=-]|\d+(?:[^\d.)]|[.)]\S)|`{1,2}[^`]|~{1,2}[^~]|#+[^#]"

@@ -193,7 +193,7 @@ class MarkdownSplitter:
         return len(new) <= self._idle_characters and "\n" not in new
 
     def _characters_of_no_edit(self, draft: Draft, best: Place) -> int:
-        """Return how many more characters of its last line give no other edit of *draft*.
+        """Return how many more characters of the last line give no other edit of *draft*.
 
         *best* is its best place. A place at the end of a line is better than any place in the last line.
         """

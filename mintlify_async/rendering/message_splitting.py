@@ -93,7 +93,7 @@ class _Shown(NamedTuple):
         lead: A blank line before the line, or no text.
         body: The text of the line.
         after: The blocks that are open in the message after the line.
-        prefixes: By container of the text: the text that starts a line in this container.
+        prefixes: For each container of the text, the text that starts a line in the container.
     """
 
     lead: str
@@ -247,7 +247,7 @@ class Draft:
         )
 
     def _add_place_before(self, line: MarkdownLine, body: str, end: int) -> None:
-        """Add the place before a line. It ends at *end* in the text."""
+        """Add the place before a line. The place is at *end* in the text."""
         before, following, rank = self._blocks, self.at, LINE
         blocks = before
         if line.kind != "more":
@@ -398,7 +398,7 @@ def _opening(blocks: OpenBlocks, prefixes: tuple[str, ...]) -> tuple[str, OpenBl
 
 
 def _from_column(line: str, column: int) -> str:
-    """Return *line* from this column to its end."""
+    """Return *line* from *column* to its end."""
     if "\t" not in line[:column]:
         return line[column:]
     at = next(at for at in numbers() if at == len(line) or len(line[:at].expandtabs(4)) >= column)

@@ -44,7 +44,7 @@ def text_after(earlier: str, message: Message, site: str | None) -> str:
 
 
 def shorten(message: Message, characters: int, site: str | None = None) -> Message:
-    """Return *message* up to the end of *characters* characters of its text as :func:`text_of` counts.
+    """Return *message*, cut after *characters* characters of the text that :func:`text_of` returns.
 
     Args:
         message: An assistant's message.
@@ -99,14 +99,14 @@ class ReadableText:
     def __init__(self, site: str | None = None, *, has_shown: bool = False) -> None:
         self._links = None if site is None else SiteLinks(site)
         self.has_shown = has_shown
-        self._has_text = has_shown  # like has_shown, but true also if the links hold the text back
+        self._has_text = has_shown  # like has_shown, but also true while _links holds the text back
         self._begin_part()
 
     def _begin_part(self) -> None:
         self._half = ""
         self._line = ""  # the start of the current line
         self._line_start = ""  # the hidden start of this line, which may open a suggestions block
-        self._is_new_line = True  # whether the links still need the kind of this line
+        self._is_new_line = True  # whether _links still needs the kind of this line
         self._in_line = False  # whether text without a line ending is returned unchanged
         self._blocks = START  # the blocks that are open before the line
         self._space: list[str] = []  # the line endings held back, and the blanks after them
@@ -142,7 +142,7 @@ class ReadableText:
         return output
 
     def drop_part(self) -> None:
-        """Discard the text that is held back. Its part was discarded. The next piece starts another part."""
+        """Discard the text that is held back, because its part was discarded. Another part follows."""
         if self._links is not None:
             self._links.close()
         self._has_text = self.has_shown
@@ -172,7 +172,7 @@ class ReadableText:
         return (containers[0] == QUOTE or len(match[1]) < containers[0]) if containers else fence is None
 
     def _note_kind(self) -> OpenBlocks:
-        """Pass the kind of this line to the links. Return the blocks that are open after it."""
+        """Pass the kind of this line to the SiteLinks. Return the blocks that are open after it."""
         line = read_line(self._line, self._blocks)
         if self._links is not None and self._is_new_line:
             self._links.begin_line(line)

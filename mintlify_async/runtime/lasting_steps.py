@@ -112,7 +112,7 @@ class KeptStep:
             task.exception()  # mark as retrieved, so that asyncio does not log it as well
 
     def report(self) -> None:
-        """Log the step's error, unless a caller got it or waits for it."""
+        """If no caller got the step's error or waits for it, log the error."""
         error = self._error()
         if error is not None and not self._waiting and not self._is_logged:
             self._is_logged = True

@@ -48,7 +48,7 @@ class Closable(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Close everything that needs no waiting. Any thread may call it."""
+        """Close everything that needs no waiting. Any thread may call this."""
         ...
 
 
@@ -159,7 +159,7 @@ class LoopLocal(Generic[T]):
             await asyncio.sleep(LOOK_SECONDS)
 
     def abandon(self) -> bool:
-        """Close everything without waiting. Return whether it found resources that close() had left open."""
+        """Close everything without waiting. Return whether close() had left resources open."""
         abandoned = [loop for loop in list(self._entries) if self._abandon(loop)]
         return bool(abandoned) and not self._closed
 

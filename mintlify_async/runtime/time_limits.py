@@ -184,12 +184,12 @@ class TimeLimit:
             self._among.watch(self)
 
     def end(self) -> None:
-        """End the block at its next suspension, from any task of its loop. It may have ended already."""
+        """End the block at its next suspension, from any task of its loop. The block may be over."""
         self.ended = True
-        self._loop.call_soon(self.expire)  # later: a step with a result ends without an error
+        self._loop.call_soon(self.expire)  # later, so that a step with a result ends without an error
 
     def expire(self) -> None:
-        """Cancel the task of the block, if the block still runs."""
+        """If the block still runs, cancel its task."""
         if self._task is not None and not self._has_cancelled:
             self._has_cancelled = True
             self._task.cancel()

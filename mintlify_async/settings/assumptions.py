@@ -1,7 +1,7 @@
 """Assumed paths, prefixes and header names, which may change, or which the service does not document.
 
-Each of them is a field of :class:`Assumptions`, so a user can correct it. Other assumptions are marked with
-the word where they are used, and the page *What we assume* lists all assumptions.
+Each of them is a field of :class:`Assumptions`, so a user can correct it. Each other assumption has a comment
+with the word "assumption" in the code. The page *What we assume* lists all.
 """
 
 from __future__ import annotations

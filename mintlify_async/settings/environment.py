@@ -76,7 +76,7 @@ def session_keys(
 def _shared_key(assumptions: Assumptions) -> tuple[Secret, str, str]:
     """Return ``MINTLIFY_API_KEY``, its kind of key, and an addition to the error about a missing key."""
     key = Secret(os.environ.get(SHARED_VARIABLE, ""))
-    # With blanks or quotation marks around it, it is still this kind of key, and its check reports them.
+    # Blanks and quotation marks around a key do not change its kind. The check of the key reports them.
     kind = assumptions.kind_of_key(key.strip(" \t\r\n\"'"))
     return key, kind, f"; {SHARED_VARIABLE} holds {kind_in_words(kind)}" if key.strip() else ""
 

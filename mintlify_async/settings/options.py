@@ -59,7 +59,7 @@ class Timeouts:
         idle: Maximum time between two events of an answer after the first event, or None for no limit. It
             counts only while the reply is being read, not while your code works on an event.
         total: The complete answer, or None for no limit.
-        comments_are_activity: Whether a comment line (the service's heartbeat) also ends such a time.
+        comments_are_activity: Whether a comment line (the service's heartbeat) counts as an event for *idle*.
 
     Raises:
         ConfigurationError: A limit is not a number above 0.

@@ -1,6 +1,6 @@
 """Poll policy: when a job is polled again, how long a wait lasts, and how long it tolerates failures.
 
-It does no I/O. The caller passes random numbers, and sleeps.
+This module does no I/O. The caller passes random numbers, and sleeps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DEFAULT_TIMEOUT: Final = 1800.0
 """Default time limit of a wait, in seconds. Most jobs take 1 to 5 minutes."""
 
 NOT_FOUND_SECONDS: Final = 30.0
-"""For this many seconds after a job's creation, a 404 of a job that was never found is tolerated."""
+"""A 404 of a job that was never found is tolerated for this many seconds after the job was created."""
 
 JITTER: Final = 0.2
 """Variation of an interval, as a fraction of it, so that several waits do not poll at the same time."""
@@ -43,7 +43,7 @@ class PollPolicy:
         outage: Lost connections, 408, 425, 429, 5xx and unreadable responses are tolerated for this many
             seconds without a success. Then the last error is raised. The same applies to a 404 of a job that
             was found before.
-        settle_seconds: Seconds after a follow-up in which a final status may belong to the previous turn.
+        settle_seconds: Seconds after a follow-up in which a final status may be an earlier prompt's result.
             They must be longer than the replication delay of the service plus the time until the job is
             ``active``.
         per_second: Maximum number of polls per second, for one session on one event loop.

@@ -1,6 +1,6 @@
 """Retry policy: whether a request is sent again, and after which pause.
 
-It does no I/O. The caller passes random numbers, and sleeps. ``http/attempts.py`` uses it.
+This module does no I/O. The caller, ``http/attempts.py``, passes random numbers, and sleeps.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RetryPolicy:
     Args:
         attempts: Number of attempts, including the first. 1 turns retries off.
         base: Maximum first delay, in seconds. It doubles with each failure.
-        cap: Maximum delay, in seconds, unless the service asks for a longer one.
+        cap: Maximum delay, in seconds. The service may ask for a longer one.
         pause_after_429: Extra seconds of pause after a 429 without ``Retry-After``.
         retry_after_cap: Maximum pause that the service may ask for, in seconds. With a longer
             ``Retry-After``, the call fails immediately. The package never shortens the pause.

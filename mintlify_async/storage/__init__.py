@@ -21,5 +21,5 @@ __all__ = [
     "Window",
 ]
 
-if not TYPE_CHECKING:  # a type checker reports the mistake without it
+if not TYPE_CHECKING:  # hidden from type checkers, so that they report a wrong name themselves
     __getattr__ = missing_names(__name__)

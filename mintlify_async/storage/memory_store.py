@@ -52,7 +52,7 @@ class MemoryStore(SQLStore):
 
     async def _run(self, step: Callable[[Connection, float], T]) -> T:
         with self._lock, self._db:
-            time = asyncio.get_running_loop().time()  # in the lock: steps of threads have an order
+            time = asyncio.get_running_loop().time()  # in the lock, so that steps of threads have an order
             if self._start is None:
                 self._start = dates.now() - time
             return step(self._db, self._start + time)

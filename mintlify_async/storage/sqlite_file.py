@@ -51,7 +51,7 @@ REMEDIES: Final = {
     sqlite3.SQLITE_NOTADB: "use another path, or restore the file",
     sqlite3.SQLITE_CORRUPT: "use another path, or restore the file",
 }
-"""By kind of SQLite error: what the user can do."""
+"""Maps kinds of SQLite errors to remedies of the user."""
 
 _VERSIONS: Final = (
     "CREATE TABLE IF NOT EXISTS mintlify_async (holds TEXT PRIMARY KEY, version INTEGER NOT NULL)"
@@ -66,7 +66,7 @@ class _Step:
         self.function = function
         self.result: Any = None
         self.error: Exception | None = None
-        self.until: float | None = None  # the time to give up; None until SQLite refuses the lock
+        self.until: float | None = None  # the time to give up, or None until SQLite refuses the lock
         self.over = False  # done, failed or cancelled
 
 

@@ -27,8 +27,8 @@ class SQLiteStore(SQLStore):
     cannot be used, if another process locks it for 10 s, or if another version of this package wrote it. The
     store uses this computer's clock. While the clock is ahead, records with *keep* disappear and slots become
     free too early. They reappear when the clock is corrected, because expired records are deleted only after
-    30 days. The first step that then reads a slot, a block or a claim from that time sets its date to the
-    present.
+    30 days. The first step that then reads a slot, a block or a claim from that time sets the record's date
+    to the present.
 
     Do not fork a process while a step runs, because the file then stays locked for the child. Start
     worker processes with the start method ``spawn``, or before the first call.

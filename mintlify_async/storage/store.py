@@ -109,7 +109,7 @@ class Store(Protocol):
 
     Every method is one atomic step for tasks, threads and processes. A step limits its own time, and ends
     within a second if it is cancelled. It raises :class:`~mintlify_async.errors.StateError` if the store
-    cannot be used. After a cancellation or an error, it may have been done, so every step can be repeated.
+    cannot be used. After a cancellation or an error, a step may have been done, so steps can be repeated.
 
     Attributes:
         keep: Seconds for which finished records are kept, as the user chose. None keeps them without limit.
@@ -139,14 +139,14 @@ class Store(Protocol):
         Args:
             changes: The new value of each record. None deletes the record. All keys have the same room.
             expected: The version that each of these records must have. None means that the record must not
-                exist. It may name records that are not changed.
+                exist. *expected* may also name records that are not changed.
             version: The name of the new version, unique for each different write; see :func:`new_version`.
             keep: Seconds from now for which the written records are kept. None keeps them without limit.
                 Unchanged records in *expected* are kept for the same time.
 
         Returns:
-            Whether the changes were made. Also True if all written records already have *version*, because
-            then this write was repeated. A repeated write that only deletes is not recognized.
+            Whether the changes were made. If all written records already have *version*, this write was
+            repeated, and the result is True. A repeated write that only deletes is not recognized.
         """
         ...
 
@@ -244,7 +244,7 @@ def unknown_version(
         what: The kind of storage, with its file or key.
         version: The version in the data, or None.
         readable: The version that can be read.
-        instead: An alternative to the package's other version, for the error.
+        instead: The end of the error, an alternative to the version that wrote the data.
     """
     version_text = "no format version" if version is None else f"format version {printable(str(version), 20)}"
     return StateError(

@@ -50,8 +50,8 @@ class Customer:
         assistant_key: A key for the assistant.
         read_only_key: An admin key that can only read jobs. Every other operation gets a 403.
         expired_key: An expired key. Every operation gets a 401.
-        credits: The number of jobs, follow-ups and questions that the customer can pay for. Later ones get a
-            402. None means no limit. Can be set.
+        credits: The number of jobs, follow-ups and questions that the customer can pay for. Later requests
+            get a 402. None means no limit. Can be set.
 
     Raises:
         ConfigurationError: A name or a key is not text.

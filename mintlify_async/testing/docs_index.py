@@ -92,7 +92,7 @@ class Section:
 
     @property
     def path(self) -> str:
-        """The section's path on the site, with an anchor unless it is the start of the page."""
+        """The section's path on the site. If the section does not start the page, the path has an anchor."""
         return self.page if self.heading == self.title else f"{self.page}#{anchor_of(self.heading)}"
 
     def weights(self) -> Counter[str]:
@@ -144,7 +144,7 @@ def _site_links(name: str, prose: str) -> str:
 
 
 def _split(text: str, title: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yield each heading of the page *name* and the text below it. Links in it become paths on the site.
+    """Yield each heading of the page *name* and the text below it. Links become paths on the site.
 
     The text before the first heading has the page's title.
     """
@@ -218,7 +218,7 @@ class DocsIndex:
 
     @cached_property
     def _rarity(self) -> Mapping[str, float]:
-        """By word: its weight. A rare word has a higher weight."""
+        """Maps each word to its weight. A rare word has a higher weight."""
         uses = Counter(word for _, row in self._sections for word in row)
         return {word: math.log(1 + len(self._sections) / count) for word, count in uses.items()}
 

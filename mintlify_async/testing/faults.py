@@ -87,7 +87,7 @@ class Cut(Fault):
         at: The number of bytes of the body before the fault. A negative number counts from the end.
         how: The end of the connection, one of ``fin``, ``rst`` and ``hang``.
         clean: Whether to end the body correctly. Then only its content shows that something is missing. Use
-            it with ``fin``.
+            *clean* with ``fin``.
     """
 
     at: int
@@ -124,5 +124,5 @@ class Raw(Fault):
         return self.parts
 
 
-if not TYPE_CHECKING:  # a type checker finds the mistake
+if not TYPE_CHECKING:  # hidden from type checkers, so that they report a wrong name themselves
     __getattr__ = missing_names(__name__)

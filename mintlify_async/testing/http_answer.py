@@ -60,7 +60,7 @@ class Answer:
 
     Args:
         status: The HTTP status.
-        headers: The headers. ``Content-Length`` and ``Transfer-Encoding`` are added when it is sent.
+        headers: The headers. The sender adds ``Content-Length`` and ``Transfer-Encoding``.
         body: The pieces of the body, in order. Bytes are sent with one write. A :class:`Pause` waits.
         chunked: Whether to send the body with chunked encoding instead of a ``Content-Length``.
     """
@@ -115,7 +115,7 @@ def join_bytes(pieces: Iterable[Piece]) -> bytes:
 
 
 def merge_headers(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
-    """Return all headers. A header of *second* replaces the same one of *first*; case is ignored."""
+    """Return all headers. A header of *second* replaces the same one of *first*. Case is ignored."""
     replaced = {name.lower() for name in second}
     return {name: value for name, value in first.items() if name.lower() not in replaced} | dict(second)
 

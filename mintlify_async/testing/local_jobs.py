@@ -36,8 +36,8 @@ class JobLife:
         files: Whether the job changes files. If not, a completed job has no pull request.
         stale: The time after a follow-up in which a poll still returns the earlier result. Several numbers
             are the delays of read replicas, which answer polls in turn.
-        not_found: The time after its creation in which a poll of the job gets a 404.
-        looks: Statuses by poll instead of by time. Each poll returns the next status. The last status stays.
+        not_found: The time after the job was created in which a poll gets a 404.
+        looks: Statuses by poll instead of by time. Each poll returns the next one, and the last is repeated.
     """
 
     seconds: float = 3.0
@@ -60,7 +60,7 @@ class _Turn:
 
     @property
     def takes_effect_at(self) -> float:
-        """The time from which the replica that is next shows the turn."""
+        """The time from which the replica that answers the next poll shows this prompt."""
         return self.at + self.life.stale[self.polls % len(self.life.stale)]
 
 

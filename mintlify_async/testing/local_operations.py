@@ -102,7 +102,7 @@ class Operations:
             return refusal.to_answer(request.operation)
 
     def _customer(self, request: RecordedRequest) -> Customer:
-        """Return the customer of the request's key. Refuse a key that does not fit its operation and path."""
+        """Return the customer of the request's key. Refuse a key that does not fit operation and path."""
         if request.key is None:
             raise Refusal(401, "Missing API key: send Authorization: Bearer <key>")
         owners = [customer for customer in self.customers if customer.owns(request.key)]
@@ -142,7 +142,7 @@ class Operations:
             search = search_step(question, page_size, results, number)
         in_headers, in_finish, thread_events = self._name_thread(thread, is_new=is_new)
         stream = content_events(content, number=number, thread=in_finish, search=search)
-        # The client reads the first text before the end is sent, so the service sees that it disconnected.
+        # The client reads the first text before the end is sent, so that the service detects a disconnection.
         events: list[dict[str, Any] | float] = [*stream[:-1], *thread_events, 0.0, stream[-1]]
         pause = self.style.pause if rule.pause is None else rule.pause
         return event_stream(events, headers=headers | in_headers, pause=pause)
@@ -197,7 +197,7 @@ def _document(request: RecordedRequest) -> dict[str, Any]:
         raise Refusal(400, "The body must be a JSON object")
     try:
         check_json(document, "the body", depth=2 * MAX_DEPTH)  # one of its values may have this depth
-    except ConfigurationError as error:  # it is nested too deep
+    except ConfigurationError as error:  # the document is nested too deep
         raise Refusal(400, str(error)) from None
     return document
 
@@ -210,8 +210,8 @@ def _prompt(request: RecordedRequest) -> str:
 
 
 def _query(question: str, earlier: str | None, context: Iterable[Mapping[str, Any]]) -> str:
-    """Return the search words: those of the question, its context and, for a short question, *earlier*."""
-    short = earlier is not None and len(question.split()) <= 6  # "And with a timeout?" needs it
+    """Return the search words of the question, its context and, for a short question, of *earlier*."""
+    short = earlier is not None and len(question.split()) <= 6  # "And with a timeout?" needs *earlier*
     return " ".join([question, *(one["value"][:400] for one in context), earlier or "" if short else ""])
 
 

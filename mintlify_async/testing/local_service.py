@@ -212,13 +212,13 @@ class LocalService:
 
     @property
     def settle_seconds(self) -> float:
-        """The smallest ``PollPolicy.settle_seconds`` that separates the turns of jobs like :attr:`life`."""
+        """The smallest ``PollPolicy.settle_seconds`` that separates the prompts of jobs like :attr:`life`."""
         return self.life.seconds + max(self.life.stale) + 1.0
 
     def replay(self, path: str | PathLike[str]) -> None:
         """Queue the responses of a recording. Each is for the next request of its operation.
 
-        They have their bytes and pauses. Keys and bodies of the requests are not compared.
+        The responses have the recorded bytes and pauses. Keys and bodies of the requests are not compared.
 
         Raises:
             ConfigurationError: The file is not a recording.
@@ -314,7 +314,7 @@ class LocalService:
             if connection not in self._busy:
                 connection.force_close()
         bound_socket = self._bind()  # bound but not listening, so it keeps the port and refuses
-        await let_client_read()  # both sides must see that connections are gone
+        await let_client_read()  # both sides must detect that connections are gone
         try:
             yield
         finally:
@@ -411,9 +411,9 @@ class LocalService:
         )
         if self._cors:
             answer = answer.with_headers(self._cors_headers())
-        own = {"Date": formatdate(date_now(), usegmt=True)}  # clients compare dates with it
+        own = {"Date": formatdate(date_now(), usegmt=True)}  # clients compare dates with this one
         named = any(name.lower().endswith(("request-id", "requestid")) for name in answer.headers)
-        if not (named or isinstance(rule.fault, Played)):  # a recording has its own
+        if not (named or isinstance(rule.fault, Played)):  # a recording has its own request id
             own["X-Request-Id"] = f"req_{len(self.requests)}"
         return evolve(answer, headers=merge_headers(own, answer.headers))
 

@@ -33,7 +33,7 @@ class ThreadStyle:
         id_in: The places of the thread's id: ``header`` (``X-Thread-Id``), ``finish`` (``threadId`` of the
             event), ``metadata`` (``messageMetadata`` of that event), ``data`` (an event ``data-thread``).
         key_in: The places of the thread's key, from the same list. Only the first answer has the key.
-        keys: Whether threads have a key. A request without it, or with another key, gets a 404.
+        keys: Whether threads have a key. A request without the key, or with another one, gets a 404.
 
     Raises:
         ConfigurationError: A place is unknown.

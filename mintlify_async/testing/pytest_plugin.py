@@ -62,9 +62,9 @@ def mintlify_session(
 def mintlify_env(mintlify_service: LocalService, monkeypatch: pytest.MonkeyPatch) -> LocalService:
     """The ``mintlify_service``, for an app that makes its own ``MintlifySession()``.
 
-    It sets the environment variables (URL, keys, project, domain), and removes ``MINTLIFY_SITE``
-    and ``MINTLIFY_PROXY``.
-    It does not change a session that already exists, such as one made at the import of a module.
+    The fixture sets the environment variables (URL, keys, project, domain), and removes ``MINTLIFY_SITE`` and
+    ``MINTLIFY_PROXY``. It does not change a session that already exists, such as one made at the import of a
+    module.
     """
     for name in ("MINTLIFY_SITE", "MINTLIFY_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -118,7 +118,7 @@ for _kind, _function in _generators().items():
 
 def _gone(name: str) -> Callable[[], None]:
     def fail() -> None:
-        """Fail with the replacement for a fixture of 0.2."""
+        """Fail the test, and name the replacement of this fixture of 0.2."""
         from ..wrong_names import replacement
 
         answer = replacement("mintlify_async.testing", name)
@@ -133,7 +133,7 @@ for _old_name in ("mintlify_clock", "mintlify_guard"):
 
 @pytest.fixture
 def _mintlify_thread_service(request: pytest.FixtureRequest) -> Generator[LocalService]:
-    """The service for tests that are not async, such as those with ``TestClient``. Its jobs take no time.
+    """The service for tests that are not async, such as tests with ``TestClient``. Its jobs take no time.
 
     ``service`` in ``_generators`` is its counterpart for async tests.
     """
@@ -176,7 +176,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _has_pytest_asyncio(config: pytest.Config) -> bool:
-    # The names are those of its entry point and of `-p pytest_asyncio.plugin`.
+    # pytest-asyncio has one of two names: its entry point's, or the one from `-p pytest_asyncio.plugin`.
     return any(config.pluginmanager.hasplugin(name) for name in ("asyncio", "pytest_asyncio.plugin"))
 
 

@@ -20,7 +20,7 @@ HOUR, DAY, MONTH = 3600.0, 86_400.0, 30 * 86_400.0
 class LimitRule(NamedTuple):
     """A limit that applies to a request."""
 
-    counter: str  # its name, such as create_job:acme
+    counter: str  # the name of the limit, such as create_job:acme
     limit: int  # maximum number of uses in a window
     window: float  # in seconds
 
@@ -33,10 +33,10 @@ class Limits:
     ::
 
         async with LocalService(limits=Limits(create_job=2)) as service:
-            ...  # the third creation within an hour gets 429 with Retry-After
+            ...  # the third job within an hour gets 429 with Retry-After
 
     Args:
-        create_job: Creations per project in an hour. None means no limit.
+        create_job: Jobs created per project in an hour. None means no limit.
         send_message: Follow-ups per project in an hour. None means no limit.
         ask_per_key: Questions per key in 30 days. None means no limit.
         ask_per_organization: All questions in an hour. None means no limit.

@@ -82,7 +82,7 @@ class Exchange:
     error: str | None = None
 
     def redacted(self, *, keep_text: bool) -> Exchange:
-        """Return a copy without keys. Without *keep_text*, text is also replaced. The lengths stay."""
+        """Return a copy without keys. Without *keep_text*, text is also replaced. Lengths do not change."""
         content = b"".join(piece for _, piece in self.body)
         all_secrets = secrets_in(self.request_headers, self.request_body) | secrets_in(self.headers, content)
         secrets = sorted(all_secrets, key=len, reverse=True)
@@ -140,7 +140,7 @@ class Recorder:
 
     API keys, words that start like one, and threads' keys are never written. Prompts, answers, titles, paths,
     URLs, the project and the domain are replaced by text of the same length and the same escapes. Names of
-    fields, event types, ids of jobs, threads, messages and requests, dates, white space and punctuation stay.
+    fields, event types, ids of jobs, threads, messages and requests, dates, blanks and punctuation are kept.
 
     Each exchange stays in memory until its response has ended. Then it is written in one piece. So sessions,
     loops and threads may share a recorder, and there is nothing to close. A complete response is written
@@ -151,7 +151,7 @@ class Recorder:
     written any more, a warning is logged and the recording ends. The requests continue.
 
     Args:
-        path: The file. An existing file is replaced now. Only the file's owner can read it.
+        path: The file, which the recorder replaces when it is made. Only the file's owner can read it.
         keep_text: Whether to replace only keys, and no other text.
 
     Raises:
@@ -191,7 +191,7 @@ class Recorder:
         keep = partial(self._keep, steps())
         try:
             recorded = _RecordedResponse(await response, exchange, keep)
-        except BaseException as error:  # or a cancellation; there is no response
+        except BaseException as error:  # or a cancellation, so there is no response
             exchange.after = asyncio.get_running_loop().time() - exchange.at
             exchange.error = type(error).__name__
             keep(exchange)
@@ -318,5 +318,5 @@ class _RecordedContent:
         data = self._content.read_nowait()
         self._recorded.read(data)
         if self._content.at_eof() and self._content.exception() is None:
-            self._recorded.ended(whole=True)  # such a response need not be closed
+            self._recorded.ended(whole=True)  # nobody has to close a response that was read to its end
         return data

@@ -1,4 +1,4 @@
-"""Replaces text in recorded requests and responses, so that no private text is left and every length stays.
+"""Replaces text in recorded requests and responses, so that no private text is left and no length changes.
 
 Letters and digits become ``x``. A character of several bytes becomes another with the same number of bytes.
 An escape sequence becomes another of the same length. Field names, types, states, ids and punctuation stay.
@@ -22,7 +22,7 @@ _KEPT_FIELDS: Final = frozenset(
         *("messageId", "toolCallId", "toolName", "sourceId", "approvalId", "threadId", "inputEncoding"),
     }
 )
-"""Fields of the interface's objects whose text stays: words of the interface, and ids."""
+"""Fields of the API's objects whose text is kept, because it is an id or a value that the API defines."""
 
 _STRUCTURE: Final = frozenset({"messages", "parts"})
 """Fields that contain objects of the interface. All content below other fields is the user's."""
@@ -41,7 +41,7 @@ _SHORTEST_SECRET: Final = 8
 """A shorter secret may be part of other words, so it is replaced only in its own field."""
 
 _KEPT_MEMBERS: Final = rf"""(?P<kept>(?:"(?:{"|".join(sorted(_KEPT_FIELDS))})":[ ]?"[^"\\]*+",[ ]?)++)"""
-"""A run of fields whose text stays. It is one token, because most text of events has this form."""
+"""A run of fields whose text is kept. The run is one token, because most text of events has this form."""
 
 _ONE_TOKEN: Final = (
     r'"(?P<text>[^"\\]*+(?:\\.[^"\\]*+)*+)"?'
@@ -168,7 +168,7 @@ class _JsonRedactor:
         return token
 
     def _shows(self, text: str, level: _Level) -> bool:
-        """Return whether a string stays. The string is a field name or a value."""
+        """Return whether a string, which is a field name or a value, is kept."""
         if level.is_object and level.awaits_name:
             level.name = _CODE.sub(_unescaped, text) if "\\" in text else text
             return self._keep_text or _FIELD_NAME.fullmatch(level.name) is not None
@@ -191,7 +191,7 @@ class _JsonRedactor:
 
 @define
 class BodyRedactor:
-    """Redacts bodies of JSON, server-sent events, pages and plain text. They may be cut.
+    """Redacts bodies of JSON, server-sent events, web pages and plain text. They may be cut.
 
     Args:
         keep_text: Whether to replace only the secrets.
@@ -202,7 +202,7 @@ class BodyRedactor:
     secrets: Iterable[str] = ()
 
     def redact(self, body: bytes) -> bytes:
-        """Return *body* with as many bytes, and with line endings and punctuation in the same places."""
+        """Return *body* with secrets, and without *keep_text* also text, replaced at the same length."""
         text = body.decode("utf-8", "surrogateescape")
         text = hide(text, self.secrets)
         mark, text = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
@@ -254,7 +254,7 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 
 def redact_header(name: str, value: str, *, keep_text: bool) -> str:
-    """Return the header's value. It stays if the header is part of the protocol. A key is always replaced."""
+    """Return the header's value. With *keep_text*, or in a header of the protocol, only keys are replaced."""
     name = name.lower()
     if _SECRET_HEADER.search(name):
         return re.sub("[^ ]", "x", value)
@@ -262,7 +262,7 @@ def redact_header(name: str, value: str, *, keep_text: bool) -> str:
 
 
 def redact_path(path: str, route: str, *, keep_text: bool) -> str:
-    """Return *path*, with the values for the project and the domain in the template *route* replaced."""
+    """Replace the placeholders' values in *path*, except the job's id. If *route* differs, replace all."""
     if keep_text:
         return path
     steps, places = path.split("/"), route.split("/")

@@ -1,4 +1,4 @@
-"""Checks request bodies. The text of a mistake is that of the service's 400."""
+"""Checks request bodies. The text of a mistake is the text of the service's 400."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _Checked:
 
 
 def prompt_mistakes(body: Mapping[str, Any]) -> list[str]:
-    """Return the mistakes in the body of a creation or a follow-up."""
+    """Return the mistakes in the body of a new job or a follow-up."""
     top = _Checked(body, "", [])
     top.check("prompt", "a string", required=True, some=True)
     return top.mistakes

@@ -103,7 +103,7 @@ class RequestLog(list[RecordedRequest]):
     ``clear()`` removes all requests.
     """
 
-    def __eq__(self, other: object) -> bool:  # without it, type checkers reject a list of tuples
+    def __eq__(self, other: object) -> bool:  # otherwise type checkers reject a list of tuples
         return super().__eq__(other)
 
     def of(self, operation: str) -> list[RecordedRequest]:

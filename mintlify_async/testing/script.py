@@ -134,7 +134,7 @@ class Rule:
             return Answer(status=status, headers=headers)
         if status == 429:
             return too_many_requests(headers or used_up())
-        # The errors of the assistant have another format than those of the agent.
+        # The errors of the assistant have another format than the errors of the agent.
         name = "message" if self.operation in ("ask", "any") and status != 402 else "error"
         return json_answer(status, {name: f"scripted status {status}"}, headers)
 
@@ -225,7 +225,7 @@ class Script:
             sources: The sources. Each is a URL, or a pair of title and URL.
             error: The text of an ``error`` event that ends the answer.
             events: The stream events, as dicts or as events of this package. A number is a pause, in seconds.
-            pause: Seconds between two events. The default is no pause, or that of the service's
+            pause: Seconds between two events. The default is no pause, or the pause of the service's
                 ``AnswerStyle``.
             options: See :class:`AnswerOptions`: *status*, *headers*, *body*, *fault*, *delay* (in seconds)
                 and *times*.
@@ -252,7 +252,7 @@ class Script:
         return self._add(Rule(operation="ask", content=content, events=own, pause=pause, **options))
 
     def create_job(self, **options: Unpack[PromptAnswerOptions]) -> Rule:
-        """Script the response to the next creation of a job.
+        """Script the response to the next ``create_job``.
 
         Args:
             options: Each is optional.
@@ -285,7 +285,7 @@ class Script:
     def any(self, **options: Unpack[AnswerOptions]) -> Rule:
         """Script the response to the next request of any kind.
 
-        The arguments are those of :meth:`create_job` except *fields* and *life*.
+        The arguments are the same as for :meth:`create_job`, except *fields* and *life*.
         """
         _check_options("any", options, AnswerOptions)
         return self._add(Rule(operation="any", **options))
@@ -294,7 +294,7 @@ class Script:
         """Script the course of the next job.
 
         Args:
-            looks: A status for each poll, such as ``script.job("active", "completed")``. The last one stays.
+            looks: A status for each poll, as in ``script.job("active", "completed")``. The last is repeated.
             times: The number of jobs. None means until the returned rule is stopped.
             life: The arguments of :class:`JobLife`, such as ``script.job(seconds=60, outcome="failed")``.
 

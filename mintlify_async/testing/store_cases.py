@@ -94,7 +94,7 @@ class StoreCases:
         assert (await store.read([A])).records[A].version == "v1"
 
     async def test_a_repeated_write_is_true(self, store: Store) -> None:
-        """If the response was lost, the writer writes again, and sees that its first write succeeded."""
+        """If the response was lost, the writer writes again, and gets the result of its first write."""
         for _ in range(2):
             assert await store.write({A: b"1", B: b"2"}, expected={A: None, B: None}, version="v1")
         await store.write({B: b"3"}, expected={B: "v1"}, version="v2")
@@ -120,7 +120,7 @@ class StoreCases:
         assert await store.keys("room/done/") == []
 
     async def test_a_record_with_keep_expires(self, store: Store) -> None:
-        """It is gone for reading, listing and writing. A record with a longer *keep* stays."""
+        """An expired record is gone for reading, listing and writing. A record with a longer *keep* stays."""
         await put(store, A, keep=0.01)
         await put(store, B, keep=3600)
         await asyncio.sleep(0.05)
@@ -187,7 +187,7 @@ class StoreCases:
         end = loop.time() + 1.2
 
         async def run() -> None:
-            while loop.time() < end or len(takes) < 10:  # on a busy machine, there are few in this time
+            while loop.time() < end or len(takes) < 10:  # on a busy machine, there are few calls in this time
                 asked = loop.time()
                 result = await store.take(limits, slot=new_version(), block=BLOCK)
                 if result.taken:
@@ -209,7 +209,7 @@ class StoreCases:
             assert (result.taken, [usage.used for usage in result.usage]) == (True, [1, 1])
 
     async def test_a_refund(self, store: Store) -> None:
-        """It frees the slot in each window, once. An unknown slot changes nothing."""
+        """A refund frees the slot in each window, once. An unknown slot changes nothing."""
         both, slot = windows(a=(1, 60), b=(2, 60)), new_version()
         await store.take(both, slot=slot, block=BLOCK)
         for _ in range(2):
@@ -259,7 +259,7 @@ MESSAGES = 4
 
 
 class WireCases:
-    """The promises of a store on a server, if the network delays the messages of a step.
+    """The promises of a store on a server, while the network delays the messages of a step.
 
     A test class has two fixtures. ``address`` is the host and port of the server. ``reach`` is a function. It
     takes the port of a proxy on loopback, and returns an async context manager of a store behind it.

@@ -180,7 +180,7 @@ class _Connections:
         self._alone_since = WeakKeyDictionary[asyncio.Transport, float]()
 
     def deliver(self) -> bool:
-        """Return whether an end that is read waits for bytes, or for the end of the connection."""
+        """Return whether a connection waits for bytes on their way, or for the close of its other side."""
         ends = {_addresses(one): one for one in list(self._transports.values()) if _is_open_tcp(one)}
         others = {one: ends.get((theirs, ours)) for (ours, theirs), one in ends.items() if self._is_read(one)}
         now = time.monotonic()
@@ -258,7 +258,7 @@ def virtual_time(*, quiet: float = 0.0) -> Generator[VirtualTime]:
                 await session.run_job("Fix the typos", timeout=900)
         assert time.now() >= 3    # virtual seconds; the block took milliseconds
 
-    The dates of this package also become virtual. The loop's time never goes back, also after the block.
+    The dates of this package also become virtual. The loop's time never goes back, even after the block.
 
     Args:
         quiet: Real seconds without activity before each jump of the time (default: 0). Use 0.1 if another

@@ -1,4 +1,4 @@
-"""A relay between ``useChat`` pages of the AI SDK and the assistant. All secrets stay on the server.
+"""A relay between ``useChat`` web pages of the AI SDK and the assistant. All secrets stay on the server.
 
 Two lines in a FastAPI app (extra ``relay``)::
 

@@ -89,9 +89,9 @@ _REFUSALS: Mapping[object, tuple[int, str]] = {
 
 
 def refusal_for(error: MintlifyError) -> RelayRefusal:
-    """Return the refusal for an error before the answer. Unless the page caused the error, it is logged."""
+    """Return the refusal for an error before the answer. If the page did not cause the error, log it."""
     if isinstance(error, ConfigurationError) and (error.field or "").startswith("messages"):
-        return RelayRefusal(400, REJECTED_TEXT)  # the page sent messages; the app set all other fields
+        return RelayRefusal(400, REJECTED_TEXT)  # the page sent messages, and the app set all other fields
     names = (getattr(error, "status", None), *type(error).__mro__)
     # All other errors mean that the key or domain is wrong, or that the service failed. No user can fix this.
     status, text = next((_REFUSALS[name] for name in names if name in _REFUSALS), (502, AT_FAULT_TEXT))

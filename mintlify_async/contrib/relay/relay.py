@@ -55,7 +55,7 @@ AskArguments = Mapping[str, Any] | Callable[[Request, Mapping[str, Any]], Any] |
 RateHook = Callable[[str, Request], "float | Awaitable[float | None] | None"]
 Handler = Callable[[Request, str], Awaitable[Response]]
 
-MAX_RETRYING = 2.0  # seconds; for a web page, a refusal with "retry in 30 s" is better than a long wait
+MAX_RETRYING = 2.0  # seconds, because for a web page a refusal with "retry in 30 s" is better than waiting
 _HOOK_DECIDES: Any = object()  # in place of a user: the hook Relay(user=...) returns the user
 JSON = [
     (b"content-type", b"application/json"),
@@ -114,8 +114,8 @@ class Relay:
             ends an answer without a browser. If there is none, the request gets 503. One IP address may use a
             quarter of the places.
         max_per_user: Maximum number of running answers for one user. The next request gets 429. With
-            *streams*, an answer of the user that no browser reads is stopped instead, if there is one. An
-            answer runs until *on_end* has returned.
+            *streams*, if no browser reads an answer of the user, this answer is stopped instead. An answer
+            runs until *on_end* has returned.
 
     Raises:
         ConfigurationError: An argument is missing or invalid. ``.field`` names it.

@@ -47,7 +47,7 @@ log = logging.getLogger("mintlify_async.relay")
 Outcome = Literal["finished", "failed", "left", "interrupted"]
 EndHook = Callable[["RelayedAnswer"], object]
 
-MAX_BYTES = 8 * 1024 * 1024  # of one answer; a larger answer ends with an error
+MAX_BYTES = 8 * 1024 * 1024  # of one answer, and a larger answer ends with an error
 TURN_BYTES = 32 * 1024  # written in one cycle of the event loop, before other tasks run
 MAKE_WAY = 2.0  # maximum seconds that a chat's next question waits for the running answer to stop
 BEAT = 0.5  # seconds between writes of a silent answer. A write shows that its worker is alive, and gets Stop
