@@ -301,25 +301,6 @@ class ServerError(APIStatusError):
     """5xx: the service failed."""
 
 
-_BY_STATUS: dict[int, type[APIStatusError]] = {
-    400: BadRequestError,
-    401: AuthenticationError,
-    402: PaymentRequiredError,
-    403: PermissionDeniedError,
-    404: NotFoundError,
-    409: ConflictError,
-    422: BadRequestError,
-    429: RateLimitError,
-}
-
-
-def status_error_class(status: int) -> type[APIStatusError]:
-    """Return the error class for an HTTP status."""
-    if 500 <= status <= 599:
-        return ServerError
-    return _BY_STATUS.get(status, APIStatusError)
-
-
 class UnexpectedResponseError(MintlifyError):
     """The response is not an error, but it does not match the service's interface.
 

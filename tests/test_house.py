@@ -54,7 +54,7 @@ PURE_FILES = {
     "jobs/stale_guard.py",
     "conversation/history.py",
 }
-PURE_FILES |= {f"assistant/{name}.py" for name in ("stream_state", "message_builder", "decode", "sse")}
+PURE_FILES |= {f"assistant/{name}.py" for name in ("message_stream", "message_builder", "decode", "sse")}
 """They do no I/O: the clock and the random numbers are arguments."""
 NOT_PURE = {"rendering/edits.py"}
 IO_MODULES = {"aiohttp", "anyio", "asyncio", "time", "random"}

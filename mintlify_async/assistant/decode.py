@@ -18,7 +18,7 @@ from ..model.wire_value import EMPTY, read_value
 __all__ = ["DONE", "DeltaDecoder", "build_event", "parse_event", "parse_json"]
 
 DONE: Final = "[DONE]"
-"""The data that ends an answer and is no event. ``stream_state`` and the kit's ``redaction`` use it."""
+"""The data that ends an answer and is no event. ``message_stream`` and the kit's ``redaction`` use it."""
 
 
 _Delta: TypeAlias = TextDelta | ReasoningDelta

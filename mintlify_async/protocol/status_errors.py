@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from ..errors import APIStatusError, NotFoundError, UnexpectedResponseError, printable, status_error_class
+from ..errors import (
+    APIStatusError,
+    AuthenticationError,
+    BadRequestError,
+    ConflictError,
+    NotFoundError,
+    PaymentRequiredError,
+    PermissionDeniedError,
+    RateLimitError,
+    ServerError,
+    UnexpectedResponseError,
+    printable,
+)
 from ..model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE
 from ..model.secret import mask_text
 from ..settings.assumptions import Assumptions
@@ -12,6 +24,16 @@ from .failure_words import is_web_page, server_words
 from .requests import Call
 from .responses import WEB_PAGE, WholeResponse, response_info, unexpected_response
 
+_BY_STATUS: dict[int, type[APIStatusError]] = {
+    400: BadRequestError,
+    401: AuthenticationError,
+    402: PaymentRequiredError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    409: ConflictError,
+    422: BadRequestError,
+    429: RateLimitError,
+}
 _HINTS = {
     401: "the key is wrong or has expired; make a new one on the API keys page of the dashboard",
     402: "the credits are used up; see the dashboard",
@@ -45,6 +67,13 @@ def status_error(
         retry_after=retry_after,
         operation=call.operation.name,
     )
+
+
+def status_error_class(status: int) -> type[APIStatusError]:
+    """Return the error class for an HTTP status."""
+    if 500 <= status <= 599:
+        return ServerError
+    return _BY_STATUS.get(status, APIStatusError)
 
 
 def _hint(call: Call, answer: WholeResponse) -> str:

@@ -15,12 +15,11 @@ from mintlify_async.errors import (
     APIStatusError,
     QuotaExceededError,
     ServerError,
-    status_error_class,
 )
 from mintlify_async.http.sending import Sending
 from mintlify_async.http.session_core import Core, LoopResources
-from mintlify_async.jobs.create_and_poll import created
 from mintlify_async.jobs.handle import JobHandle, handle_for
+from mintlify_async.jobs.job_requests import created
 from mintlify_async.jobs.shared_polls import PollScheduler, scheduler_of
 from mintlify_async.model.job_record import Job
 from mintlify_async.model.job_ref import JobRef
@@ -28,6 +27,7 @@ from mintlify_async.model.operation import GET_JOB
 from mintlify_async.model.response_info import ResponseInfo
 from mintlify_async.protocol.requests import Call
 from mintlify_async.protocol.responses import WholeResponse, read_job
+from mintlify_async.protocol.status_errors import status_error_class
 from mintlify_async.runtime import dates
 from mintlify_async.settings.api_keys import Key
 from mintlify_async.settings.assumptions import Assumptions

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mintlify_async import StateError
 
 from ..stream_store import MemoryStreamStore
-from .answer_bytes import TICK, Log, SharedLog
+from .answer_log import TICK, Log, SharedLog
 from .chats import Chat
 from .client_address import ADDRESS_SHARE
 from .refusals import BUSY_TEXT, RESTARTING_TEXT, TOO_MANY_TEXT, RelayRefusal, retry_after_header

@@ -20,7 +20,7 @@ from mintlify_async.conversation.history import SENT_PARTS
 from mintlify_async.model.thread import thread_is_lost
 from mintlify_async.runtime.logs import log_fields
 
-from .answer_bytes import MemoryLog
+from .answer_log import MemoryLog
 from .page_events import THREAD_DOMAIN, SafeEvents, ThreadHider, frame, stored_message_json
 from .page_question import ID_CHARACTERS, PageQuestion, QuestionLimits, Wire, is_id, is_object
 from .refusals import AT_WORK_TEXT, GONE_TEXT, UNREADABLE_TEXT, RelayRefusal, masked, refusal_for

@@ -29,12 +29,12 @@ from mintlify_async.runtime.logs import log_fields
 from ...wrong_names import helpful
 from .. import extra_missing
 from ..stream_store import MemoryStreamStore
-from .answer_bytes import Log
+from .answer_log import Log
 from .answer_places import RunningAnswers, chat_key
 from .chats import Chat, PageChat, StoredChats
 from .client_address import ClientAddresses
 from .page_question import PageQuestion, QuestionLimits, is_id, read_question
-from .page_stream import PageStream
+from .page_response import PageResponse
 from .refusals import TOO_MANY_TEXT, RelayRefusal, refusal_for, retry_after_header
 from .request_body import BodyReader
 from .running_answer import Asker, EndHook, RelayedAnswer
@@ -252,7 +252,7 @@ class Relay:
         del body  # the parsed body can be twenty times as large as the request
         chat = await self._chat(request, question, user)
         asker = _asker(address, user, question.chat_id)
-        return PageStream(self._answers.ask(asker, chat))
+        return PageResponse(self._answers.ask(asker, chat))
 
     async def _chat(self, request: Request, question: PageQuestion, user: str) -> Chat:
         ask = self._ask
@@ -281,7 +281,7 @@ class Relay:
         async def opened() -> Log:
             return source
 
-        return PageStream(self._answers.read(reader, opened))
+        return PageResponse(self._answers.read(reader, opened))
 
     async def _stop(self, request: Request, user: str) -> Response:
         """Stop the chat's answer at the service. The status is 204, also without an answer."""
@@ -298,7 +298,7 @@ class Relay:
         async def opened() -> Log:
             return await chats.history(chat_id, user, await self._answers.progress(reader.chat_key))
 
-        return PageStream(self._answers.read(reader, opened), JSON)
+        return PageResponse(self._answers.read(reader, opened), JSON)
 
     async def _who(self, request: Request, user: object) -> str:
         if user is _HOOK_DECIDES and self._user is not None:

@@ -23,7 +23,7 @@ from mintlify_async.events import ErrorEvent, Finish
 from mintlify_async.runtime.logs import log_fields
 from mintlify_async.runtime.time_limits import TimeLimit
 
-from .answer_bytes import TICK, MemoryLog
+from .answer_log import TICK, MemoryLog
 from .chats import Chat
 from .page_events import DONE, INTERRUPTED, STOPPED, delta_frame, frame
 from .refusals import (

@@ -17,8 +17,8 @@ from starlette.applications import Starlette
 
 import mintlify_async
 from mintlify_async.contrib.relay import MemoryStreamStore
-from mintlify_async.contrib.relay.answer_bytes import MemoryLog
-from mintlify_async.contrib.relay.page_stream import PageStream
+from mintlify_async.contrib.relay.answer_log import MemoryLog
+from mintlify_async.contrib.relay.page_response import PageResponse
 from mintlify_async.contrib.relay.refusals import BUSY_TEXT, TOO_MANY_TEXT
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import Customer
@@ -42,7 +42,7 @@ async def test_a_live_event_sets_no_timer(monkeypatch):
     async def opened():
         yield log
 
-    response = asyncio.create_task(PageStream(opened())({"method": "POST"}, asyncio.Event().wait, send))
+    response = asyncio.create_task(PageResponse(opened())({"method": "POST"}, asyncio.Event().wait, send))
     for number in range(100):
         log.append(b"data: %d\n\n" % number)
         while len(sent) < number + 2:

@@ -18,7 +18,7 @@ from .refusals import RelayRefusal, log_refusal
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from .answer_bytes import Log
+    from .answer_log import Log
 
 FIRST_COMMENT = 5.0  # seconds without a first event (most refusals come earlier)
 SILENCE = 15.0  # seconds between two comments in a silent answer, because proxies close silent connections
@@ -33,7 +33,7 @@ EVENT_STREAM = [
 ]
 
 
-class PageStream(Response):
+class PageResponse(Response):
     """Sends a log to a page. If opening the log ended with a refusal, sends the refusal.
 
     The status is sent with the first data. Without data for 5 seconds, the status is 200, and a comment is
