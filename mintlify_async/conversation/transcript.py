@@ -160,7 +160,7 @@ class Transcript:
             needed_keys = [keys.turn(number) for number in range(start, history.end)]
             if needed_keys == turn_keys:
                 break
-            turn_keys = needed_keys  # all are read again in one step, so they are from one moment
+            turn_keys = needed_keys  # all turns are read again in one step, so they are from one moment
         turns = await compute(partial(read_turn, records.get(key), name) for key in turn_keys)
         gap_end = max((place for place, turn in enumerate(turns, 1) if not turn), default=0)
         system = self.settings.system

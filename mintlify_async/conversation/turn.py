@@ -60,7 +60,7 @@ class ConversationTurn:
         default=None, init=False
     )  # set by edits(): number of shown characters, and the site
     _answer: tuple[Message, Thread | None] | None = field(default=None, init=False)  # the answer to save
-    _new_history: History | None = field(default=None, init=False)  # the history with that answer
+    _new_history: History | None = field(default=None, init=False)  # the history with the answer to save
     _recordings: Recordings | None = field(default=None, init=False)  # of the loop on which the turn started
     _saving: KeptStep | None = field(default=None, init=False)
     _to_save: tuple[Message, Thread | None] | None = field(default=None, init=False)  # saved by _saving

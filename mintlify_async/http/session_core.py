@@ -46,7 +46,7 @@ class LoopResources:
         self._parts: dict[type, LoopPart] = {}
 
     def part(self, kind: type[P], make: Callable[[], P]) -> P:
-        """Return this loop's object of class *kind*, made by the first call, ended before connections."""
+        """Return this loop's object of class *kind*. The first call makes it. It ends before connections."""
         if kind not in self._parts:
             self._parts[kind] = make()
         return cast("P", self._parts[kind])

@@ -72,7 +72,7 @@ class Ledger:
         return sorted(open_claims, key=lambda claim: claim.since)
 
     async def jobs(self) -> list[RecordedJob]:
-        """Return the recorded jobs, the oldest first. With ``keep=`` of the store, older ones are left out.
+        """Return the recorded jobs, the oldest first. If the store has ``keep=``, older jobs are left out.
 
         The service has no list of jobs. This list contains the jobs that a request with a ``dedupe_key``
         created or sent a follow-up to.
@@ -99,7 +99,7 @@ class Ledger:
 
         Args:
             key: The ``dedupe_key``.
-            job_id: The id of the created job, or its reference as text. For a follow-up, of its job.
+            job_id: The id, or the reference as text, of the created job or of the job that got the follow-up.
 
         Raises:
             ConfigurationError: *key* has no open claim, or *job_id* is empty or is a reference that was cut

@@ -329,7 +329,7 @@ _HOOKS: Final[Mapping[Any, _Hook]] = {
     datetime: read_instant,
     MaskedJSON: lambda content, _: mask_keys(content),
     Any: _as_it_is,
-    tuple[str, ...]: _as_it_is,  # the class with this field checks it
+    tuple[str, ...]: _as_it_is,  # the class with this field checks the value
 }
 
 

@@ -61,7 +61,7 @@ def server_words(body: str) -> str:
     """Return the message in an error body as one printable line of at most 200 characters. Empty for HTML."""
     words = "" if is_web_page(body) else body.strip()
     if len(body) <= _MOST_CHARACTERS:
-        with suppress(ValueError, RecursionError):  # it is not JSON
+        with suppress(ValueError, RecursionError):  # the body is not JSON
             value = json.loads(body)
             words = words_in(value) or (words if value else "")
     return printable(words)

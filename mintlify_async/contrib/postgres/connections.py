@@ -219,7 +219,7 @@ async def run_statement(connection: Connection, sql: str, args: Sequence[Any]) -
     try:
         return cast("Rows", await connection.fetch(sql, *args))
     except BaseException as error:
-        await _give_back(connection, "SELECT", error)  # it waits until the server has ended the statement
+        await _give_back(connection, "SELECT", error)  # returns after the server has ended the statement
         raise
 
 

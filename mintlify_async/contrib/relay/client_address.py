@@ -21,7 +21,7 @@ ADDRESS_SHARE = 4  # one address may use this fraction of all places, and of all
 
 # IPv6 addresses that end with an IPv4 address: mapped, translated and compatible addresses, NAT64 (RFC 6052).
 _WITH_IPV4 = (IPv6Network("::/64"), IPv6Network("64:ff9b::/96"))
-_LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")  # RFC 8215: they contain an IPv4 address at different positions
+_LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")  # RFC 8215: with an IPv4 address at different positions
 
 # The forms of proxies: [2001:db8::1], [2001:db8::1]:443 and 192.0.2.1:443
 _FORWARDED = re.compile(r'"?(?:\[(?P<v6>[^\]]*)\]|(?P<v4>[0-9.]+))(?::[0-9]*)?"?')

@@ -43,7 +43,7 @@ _SHAPES = shapes(
         "tool-input-available": "toolCallId toolName input providerExecuted? dynamic? providerMetadata?",
         "tool-output-available": "toolCallId output providerExecuted? dynamic?",
         "tool-output-error": "toolCallId errorText providerExecuted? dynamic?",
-        # This type is newer than 5.0.0. Without it, a call would have no part. It becomes two older events.
+        # This type is newer than 5.0.0. Without it, a call would have no part. Two older events replace it.
         "tool-input-error": "toolCallId toolName input errorText dynamic?",
         "source-url": "sourceId url title? providerMetadata?",
         "source-document": "sourceId mediaType title filename? providerMetadata?",

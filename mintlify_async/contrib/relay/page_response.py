@@ -92,7 +92,7 @@ class PageResponse(Response):
                                 reading = True
                                 limit.move(time() + (SILENCE if started else FIRST_COMMENT))
                                 frames, place = await log.read(place)
-                                limit.at = time() + STALL  # later: it need not be watched again
+                                limit.at = time() + STALL  # later, so the limit need not be watched again
                                 reading = False
                             if not started:
                                 if log.refusal is not None:
