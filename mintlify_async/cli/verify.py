@@ -52,7 +52,7 @@ NAMES = (
     *("a 429 without `Retry-After`", "a domain stands for an organization", "a month is at most 31 days"),
     *("only `id` and `status` of a job are certain", "a date without a zone is UTC"),
     *("`currentPath` counts code points", "framing", "part shapes", "the v1 endpoint"),
-    *("a stream is complete", "stale result", "a job may answer 404"),
+    *("a stream is complete", "stale result", "the service may answer a poll with 404"),
 )
 NO_SETTING = "no setting fixes this: record it with --record FILE and report it"
 OLD_STREAM = "AI SDK 4"
@@ -268,7 +268,7 @@ class Verification:
                 self.broken(row, evidence, f"job.watch(): stop at {statuses[-1]!r}")
         if statuses:
             self.held("get-job path", "it shows the new job")
-            self.held("a job may answer 404", "the new job was found in time")
+            self.held("the service may answer a poll with 404", "the new job was found in time")
             self.held(row, f"statuses: {', '.join(statuses)}")
 
     def _date(self, job: mintlify.Job | None) -> None:

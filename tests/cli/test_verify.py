@@ -115,7 +115,7 @@ def test_each_assumption_that_one_run_can_show_is_broken_in_a_test():
         "a month is at most 31 days",
         "`currentPath` counts code points",
         "stale result",
-        "a job may answer 404",
+        "the service may answer a poll with 404",
     }
 
 
@@ -141,7 +141,7 @@ async def test_all_is_well_with_the_local_service():
         *("base URL", "get-job path", "key prefixes", "thread headers", "`fp` defaults to `anonymous`"),
         "request id",
         *("only `id` and `status` of a job are certain", "framing", "part shapes", "the v1 endpoint"),
-        *("a stream is complete", "a job may answer 404"),
+        *("a stream is complete", "the service may answer a poll with 404"),
     ]
 
 
