@@ -363,7 +363,7 @@ class MintlifySession:
         """
         # Imported here, because a plain question does not need these modules.
         from .conversation.conversation import Conversation
-        from .conversation.transcript import ConversationSettings
+        from .conversation.settings import ConversationSettings
 
         core = self._core.check_open()
         settings = ConversationSettings(

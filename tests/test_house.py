@@ -50,7 +50,7 @@ PURE_FILES = {
     "settings/retry_policy.py",
     "settings/poll_policy.py",
     "settings/options.py",
-    "http/retry_after.py",
+    "http/header_times.py",
     "jobs/stale_guard.py",
     "conversation/history.py",
 }

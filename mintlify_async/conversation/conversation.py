@@ -25,7 +25,8 @@ from ..storage.store import Store
 from ..wrong_names import helpful
 from .history import History, TurnQuestion, messages_to_send
 from .records import FORMAT, NAME_CHARACTERS, coerce_history, heads_of, read_fields
-from .transcript import ConversationSettings, Transcript
+from .settings import ConversationSettings
+from .transcript import Transcript
 from .turn import ConversationTurn
 from .turn_lock import busy_error
 

@@ -39,8 +39,8 @@ from ..runtime.tasks import cancel_requests
 from ..settings.api_keys import Key
 from ..settings.options import Observation
 from .connection_errors import CLOSED, AttemptLimit, timed_out
+from .header_times import retry_after_seconds
 from .live_response import LiveResponse
-from .retry_after import retry_after_seconds
 from .sending import CLEAN_UP_SECONDS, Sending
 from .session_core import Core
 

@@ -12,8 +12,8 @@ from attrs import evolve
 from ..checks import check_dedupe_key
 from ..errors import ConfigurationError, UnexpectedResponseError, printable
 from ..http.attempts import send_job
+from ..http.header_times import http_date
 from ..http.observer import following, note, note_job
-from ..http.retry_after import http_date
 from ..http.sending import Sending
 from ..http.session_core import Core
 from ..model.job_record import Job

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 from attrs import define
 
 from ..errors import APIConnectionError, APIStatusError, APITimeoutError, RateLimitError, StateError
-from ..http.retry_after import retry_after_seconds
+from ..http.header_times import retry_after_seconds
 from ..http.session_core import Core
 from ..model.job_ref import Stamp
 from ..protocol.requests import Call

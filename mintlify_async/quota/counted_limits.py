@@ -24,6 +24,17 @@ MONTH: Final = 31 * DAY
 USER_LIMIT: Final = "ask_per_user"
 """The limit for each user of the app. All other limits are the service's, and all users share them."""
 
+USUAL_WINDOWS: Final[Mapping[str, float]] = {
+    "create_job": HOUR,
+    "send_message": HOUR,
+    "agent": HOUR,
+    "ask_per_key": MONTH,
+    "ask_per_organization": HOUR,
+    "ask_per_address": DAY,
+    USER_LIMIT: HOUR,
+}
+"""Maps each limit to the length of its window without ``per=``, in seconds."""
+
 FIRST_BLOCK: Final = 60.0
 """Seconds of a block after a 429 without a time. The block doubles with each following 429."""
 
@@ -181,7 +192,9 @@ def gate_of(
     windows: dict[str, Window] = {}
     for limit_name, holder in holders.items():
         if (limit := limits[limit_name]) is not None:
-            key = f"{room}/slots/{limit_name}:{_fingerprint(holder)}"
+            # A window of another length has its own log. Otherwise, a shorter window would end its slots.
+            length = "" if limit.per == USUAL_WINDOWS[limit_name] else f"@{float(limit.per)!r}"
+            key = f"{room}/slots/{limit_name}{length}:{_fingerprint(holder)}"
             windows[limit_name] = Window(key=key, amount=limit.amount, seconds=limit.per)
     user_line = f"{name}/{_fingerprint(holders[USER_LIMIT])}" if USER_LIMIT in windows else None
     return Gate(

@@ -23,11 +23,9 @@ from ..storage import MemoryStore
 from ..storage.store import Store, new_version
 from ..wrong_names import helpful
 from .counted_limits import (
-    DAY,
-    HOUR,
     LONGEST_BLOCK,
-    MONTH,
     USER_LIMIT,
+    USUAL_WINDOWS,
     CountedOperation,
     Gate,
     Limit,
@@ -246,14 +244,15 @@ class Quota:
             )
         check_store(store, "store")
         check_seconds(max_wait, "max_wait", none="means no limit")
-        limits = {
-            "create_job": _limit(create_job, HOUR, "create_job"),
-            "send_message": _limit(send_message, HOUR, "send_message"),
-            "ask_per_key": _limit(ask_per_key, MONTH, "ask_per_key"),
-            "ask_per_organization": _limit(ask_per_organization, HOUR, "ask_per_organization"),
-            "ask_per_address": _limit(ask_per_address, DAY, "ask_per_address"),
-            USER_LIMIT: _limit(ask_per_user, HOUR, USER_LIMIT),
+        given = {
+            "create_job": create_job,
+            "send_message": send_message,
+            "ask_per_key": ask_per_key,
+            "ask_per_organization": ask_per_organization,
+            "ask_per_address": ask_per_address,
+            USER_LIMIT: ask_per_user,
         }
+        limits = {name: _limit(value, name) for name, value in given.items()}
         if together:
             agent = [limit for limit in (limits["create_job"], limits["send_message"]) if limit]
             limits["agent"] = min(agent, key=lambda limit: limit.amount / limit.per, default=None)
@@ -428,10 +427,10 @@ def _wait(gate: Gate, refusal: QuotaExceededError) -> float:
     return (refusal.retry_after or 0.0) + min(LONGEST_WAIT_MARGIN, WAIT_MARGIN * seconds)
 
 
-def _limit(value: int | Limit | None, per: float, name: str) -> Limit | None:
+def _limit(value: int | Limit | None, name: str) -> Limit | None:
     if value is None or isinstance(value, Limit):
         return value
     try:
-        return Limit(value, per=per)
+        return Limit(value, per=USUAL_WINDOWS[name])
     except ConfigurationError as error:
         raise ConfigurationError(f"{name}: {error}", field=name) from None

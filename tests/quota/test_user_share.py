@@ -59,6 +59,24 @@ async def used(quota: Quota, user: str) -> dict[str, int]:
 # ------------------------------------------------------------------ in every store
 
 
+async def test_windows_of_two_lengths_in_one_store_do_not_end_each_others_slots(store: Any) -> None:
+    """Neither for the same user nor for another one: a day's share stays used up beside a short window."""
+    day = Quota(ask_per_user=Limit(1, per=86_400), ask_per_key=Limit(3, per=86_400), store=store)
+    short = Quota(ask_per_user=Limit(1, per=0.05), ask_per_key=Limit(3, per=0.05), store=store)
+    await day.lease("ask", scope("ann")).take()
+    for user in ("ann", "bob", "cid", "ann", "bob"):
+        await asyncio.sleep(0.1)
+        await short.lease("ask", scope(user)).take()
+    with pytest.raises(QuotaExceededError, match="this user's share"):
+        await day.lease("ask", scope("ann")).take()
+    assert (await used(day, "bob")) == {
+        "ask_per_key": 1,
+        "ask_per_organization": 6,
+        "ask_per_address": 6,
+        "ask_per_user": 0,
+    }
+
+
 async def test_a_user_whose_share_is_used_up_takes_nothing_of_the_shared_limits(store: Any) -> None:
     """The error names the user's limit. Another user still asks, and every shared slot is for a question."""
     quota = Quota(ask_per_user=Limit(2, per=3600), ask_per_key=5, store=store)

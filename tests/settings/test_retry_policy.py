@@ -7,7 +7,7 @@ import math
 import pytest
 
 from mintlify_async import ConfigurationError, RetryPolicy, Timeouts
-from mintlify_async.http.retry_after import retry_after_seconds
+from mintlify_async.http.header_times import retry_after_seconds
 from mintlify_async.settings.retry_policy import RetryBudget
 
 WALL = 1_795_000_000.0

@@ -20,7 +20,7 @@ from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.storage.store import NothingToClose
 
 from ...wrong_names import helpful
-from ..stream_store import GRACE_SECONDS, KEEP_SECONDS
+from ..memory_stream_store import GRACE_SECONDS, KEEP_SECONDS
 from .redis_scripts import RedisScripts, text
 
 ReadState = Literal["running", "ended", "lost"]

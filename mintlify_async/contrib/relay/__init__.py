@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from ...wrong_names import missing_names
 from .. import extra_missing
-from ..stream_store import MemoryStreamStore
+from ..memory_stream_store import MemoryStreamStore
 
 try:
     from .refusals import RelayRefusal

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mintlify_async import StateError
 
-from ..stream_store import MemoryStreamStore
+from ..memory_stream_store import MemoryStreamStore
 from .answer_log import TICK, Log, SharedLog
 from .chats import Chat
 from .client_address import ADDRESS_SHARE

@@ -28,7 +28,7 @@ from mintlify_async.runtime.logs import log_fields
 
 from ...wrong_names import helpful
 from .. import extra_missing
-from ..stream_store import MemoryStreamStore
+from ..memory_stream_store import MemoryStreamStore
 from .answer_log import Log
 from .answer_places import RunningAnswers, chat_key
 from .chats import Chat, PageChat, StoredChats
