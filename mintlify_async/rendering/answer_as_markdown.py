@@ -57,6 +57,8 @@ def extras_markdown(
 ) -> str:
     """Return an answer's sources and suggestions as plain Markdown lists, or an empty text.
 
+    Titles are shown as the service sent them. Markdown's marks in a title are escaped.
+
     Args:
         answer: An answer, a reply, or an assistant's message.
         site: The site URL. Default: the session's ``site``. With it, paths become full URLs.
@@ -101,11 +103,13 @@ def _sources(sources: Iterable[AnswerSource]) -> Iterator[str]:
 
 
 def _link(title: str, url: str | None) -> str:
-    return f"[{_plain(title)}]({_address(url)})" if url else _plain(title)
+    return f"[{_plain(title)}]({_address(url)})" if url else _MARK_AT_START.sub(r"\1\\", _plain(title))
 
 
-_SPECIAL: Final = re.compile(r"([\\`*_\[\]<>])")
-_UNSAFE: Final = re.compile(r"[\s()<>\x00-\x1f\x7f]")
+_SPECIAL: Final = re.compile(r"([\\`*_~\[\]<>]|&(?=#?\w+;))")
+_MARK_AT_START: Final = re.compile(r"^(?=[-+#]|[0-9]{1,9}[.)])([0-9]*)")  # of a list, a heading or a rule
+_ENTITY: Final = re.compile(r"&(?=#?\w+;)")
+_UNSAFE: Final = re.compile(r"[\s()<>\\\x00-\x1f\x7f]")
 
 
 def _plain(text: str) -> str:
@@ -114,5 +118,6 @@ def _plain(text: str) -> str:
 
 
 def _address(url: str) -> str:
-    """Return *url* with percent-encoding for characters that would end a Markdown link."""
-    return _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), url)
+    """Return *url* with percent-encoding for characters that would end a Markdown link, or escape others."""
+    encoded = _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), url)
+    return _ENTITY.sub(r"\\&", encoded)

@@ -13,10 +13,12 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from mintlify_async.cli.terminal import Blocks
-from mintlify_async.messages import Message, SourceUrlPart, TextPart
+from mintlify_async.messages import Message, SourceDocumentPart, SourceUrlPart, TextPart
 from mintlify_async.rendering import sources_of, split_markdown, split_suggestions, suggestions_of, text_of
+from mintlify_async.rendering.answer_as_markdown import extras_markdown
 from mintlify_async.rendering.blocks import START, read_line
 from mintlify_async.rendering.growing_messages import MarkdownSplitter
 from mintlify_async.rendering.message_splitting import utf16_units
@@ -24,6 +26,7 @@ from mintlify_async.rendering.readable_text import ReadableText
 from tests.support import markdown_texts
 from tests.support.markdown_judges import agree, characters, code, kinds, links, suggestion_lines
 
+JUDGE = MarkdownIt("commonmark").enable("strikethrough")
 SITE = "https://acme.com/docs"
 seeds = st.integers(0, 10**9).map(Random)
 as_models_write = seeds.map(markdown_texts.realistic).filter(agree)
@@ -399,3 +402,56 @@ def test_the_cost_of_a_run_of_marks_is_linear(unit):
 
     cost(1000)
     assert min(cost(32_000) for _ in range(2)) <= 8 * 3 * min(cost(4_000) for _ in range(3)) + 0.05
+
+
+TITLES = [
+    "1. Intro.pdf",
+    "2) b",
+    "# a",
+    "- a",
+    "+ a",
+    "---",
+    "~~~ a",
+    "a ~~b~~",
+    "&copy; a",
+    "&lt;b>",
+    "AT&T",
+    "&#65;",
+]
+
+
+@pytest.mark.parametrize("title", TITLES)
+@pytest.mark.parametrize("kind", ["page", "document"])
+def test_a_title_is_text(title, kind):
+    """A title is one item of the list and shows the characters that the service sent."""
+    page = SourceUrlPart(source_id="s", url="https://acme.com/a", title=title)
+    document = SourceDocumentPart(source_id="d", media_type="application/pdf", title=title)
+    answer = Message(id="m", role="assistant", parts=(page if kind == "page" else document,))
+    _, _, items = extras_markdown(answer).partition("\n\n")
+    tokens = JUDGE.parse(items)
+    assert [token.type for token in tokens if token.nesting == 1] == [
+        "bullet_list_open",
+        "list_item_open",
+        "paragraph_open",
+    ]
+    [line] = [token for token in tokens if token.type == "inline"]
+    assert "".join(child.content for child in line.children) == title
+    assert not any(child.type.startswith("s_") for child in line.children)
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("https://x.y/?a=1&copy;=2", "https://x.y/?a=1&copy;=2"),
+        ("https://x.y/?a=1&amp;b=2", "https://x.y/?a=1&amp;b=2"),
+        ("https://x.y/?a=1&copy=2", "https://x.y/?a=1&copy=2"),
+        (r"https://x.y/a\_b", "https://x.y/a%5C_b"),
+    ],
+)
+def test_the_address_of_a_source_stays_the_same(url, target):
+    """Markdown decodes no entity in the URL, and takes no backslash away."""
+    page = SourceUrlPart(source_id="s", url=url, title="A page")
+    _, _, items = extras_markdown(Message(id="m", role="assistant", parts=(page,))).partition("\n\n")
+    assert [
+        token.attrs["href"] for line in JUDGE.parse(items) for token in line.children or [] if token.attrs
+    ] == [target]
