@@ -304,7 +304,7 @@ def _is_whole(text: str) -> bool:
 
 
 def check_prompt(prompt: object) -> str:
-    """Return *prompt* if it is a string of at least one character."""
+    """Return *prompt* if it is a string of at least one character. The service accepts blanks."""
     if isinstance(prompt, str) and prompt:
         return check_characters(prompt, "prompt")
     problem = "is empty" if prompt == "" else f"must be a string; got {type(prompt).__name__}"

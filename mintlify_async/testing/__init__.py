@@ -28,7 +28,7 @@ _NAMES_BY_MODULE = {
     "rate_limits": ("Limits",),
     "recorder": ("Recorder",),
     "request_log": ("RecordedRequest", "RequestLog"),
-    "script": ("Rule", "Script"),
+    "scripted_responses": ("Rule", "Script"),
     "store_cases": ("StoreCases", "WireCases"),
 }
 _MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}

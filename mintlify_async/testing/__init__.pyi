@@ -21,8 +21,8 @@ from .rate_limits import Limits as Limits
 from .recorder import Recorder as Recorder
 from .request_log import RecordedRequest as RecordedRequest
 from .request_log import RequestLog as RequestLog
-from .script import Rule as Rule
-from .script import Script as Script
+from .scripted_responses import Rule as Rule
+from .scripted_responses import Script as Script
 from .store_cases import StoreCases as StoreCases
 from .store_cases import WireCases as WireCases
 from .virtual_clock import VirtualTime as VirtualTime

@@ -22,7 +22,7 @@ from .local_threads import LocalThread, LocalThreads
 from .rate_limits import LimitCounter, Limits
 from .request_checks import ask_mistakes, prompt_mistakes
 from .request_log import RecordedRequest
-from .script import Rule
+from .scripted_responses import Rule
 
 ROUTES: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ("create_job", "POST", re.compile(r"/v2/agent/(?P<project>[^/]+)/job")),

@@ -32,7 +32,7 @@ from .local_operations import Operations, find_operation
 from .rate_limits import Limits
 from .replay import Played, replay_rules
 from .request_log import RecordedRequest, RequestLog
-from .script import Rule, Script
+from .scripted_responses import Rule, Script
 from .virtual_clock import is_virtual, other_end_closes
 
 if TYPE_CHECKING:

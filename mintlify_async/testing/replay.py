@@ -21,7 +21,7 @@ from .http_answer import Answer, Pause, Piece
 from .local_operations import find_operation
 from .raw_connection import Ending, framed, head
 from .recorder import CONVERTER, RECORDING_VERSION, Exchange
-from .script import Rule
+from .scripted_responses import Rule
 
 
 @frozen

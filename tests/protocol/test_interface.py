@@ -1,6 +1,6 @@
 """The interface to the letter: for each field, limit and rule, what is sent, what is refused, what is read.
 
-The names of the cases are the sections of the interface's document.
+The names of the cases are the sections of the interface's document, which is not in this repository.
 """
 
 from __future__ import annotations

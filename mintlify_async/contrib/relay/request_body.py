@@ -1,5 +1,7 @@
 """Reads the request bodies of web pages, and limits their size, their time and the work to parse them.
 
+The largest size of one body is ``Relay(max_body_bytes=)``.
+
 The bytes of all arriving bodies together are limited. An IP address may use a quarter. If the limit is
 reached, the largest body of the address with the most bytes is ended. Other web pages can still send.
 """
