@@ -243,7 +243,7 @@ class JobHandle(InModels):
                 the request. With ``on_active="raise"``, the poll gets at most half of the time.
             dedupe_key: A name for this follow-up in the session's ledger. The same key never sends a second
                 follow-up, in this process or in another one that shares the ledger. Every call with the
-                key returns a handle of the same follow-up.
+                key returns a ``FollowUp`` for the same follow-up.
             headers: Additional headers.
             extra_body: Additional fields of the body.
 
