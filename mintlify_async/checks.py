@@ -410,7 +410,8 @@ def check_identifier(value: object, name: str) -> str:
     Raises:
         ConfigurationError: *value* is no string, is empty or a URL, or has blanks or quotes at its ends.
     """
-    text = check_characters(str(value) if isinstance(value, str) else "", name)  # errors would show a Secret
+    # A Secret becomes a plain string, because errors show this value.
+    text = check_characters(str(value) if isinstance(value, str) else "", name)
     problem = copying_slip(text)
     if problem is None and ("://" in text or (name == "domain" and "/" in text)):
         problem = f"is a URL or a path; write {_WHERE[name]}"

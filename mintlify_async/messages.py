@@ -332,7 +332,7 @@ def _to_tuple(parts: Iterable[MessagePart]) -> tuple[MessagePart, ...]:
 Role: TypeAlias = Literal["user", "system", "assistant"] | str
 """A message's role. The service documents ``user``, and the AI SDK adds ``system`` and ``assistant``.
 
-Other words are allowed, because the service does not list them.
+Other words are allowed, because the service does not list its roles.
 """
 
 
@@ -438,7 +438,10 @@ def whole_message(message: Message, *, streaming: bool = False) -> Message:
 
 
 def _with_last_half(part: MessagePart, whole: MessagePart) -> MessagePart:
-    """Return *whole*. If more text may follow, it ends with the last character of *part*, its original."""
+    """Return *whole*, which was made from *part*.
+
+    If more text may follow, the returned part ends with the last character of *part*.
+    """
     name = "raw_input" if isinstance(part, ToolPart) else "text"
     text = getattr(part, name, None)
     if not isinstance(text, str) or not "\ud800" <= text[-1:] <= "\udbff":

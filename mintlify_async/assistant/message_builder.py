@@ -337,7 +337,10 @@ class MessageBuilder:
         self.parts[at] = evolve(cast("msg.ToolPart", self.parts[at]), **changes)
 
     def _set_state(self, at: int, state: str, event: ev.ToolEvent | None = None, **changes: Any) -> None:
-        """Set the *state* of the call at index *at*, with *changes* and the call's fields of *event*."""
+        """Set the *state* of the call at index *at*.
+
+        Apply *changes*, and copy the fields of *event* that the call also has.
+        """
         if event is not None:
             whose = "result" if state.startswith("output") else "call"
             changes |= _given(

@@ -186,7 +186,8 @@ class MessageStream:
         if self._eof or self.ended:
             return
         if not self._sse_decoder.data_seen:
-            self._head += data[: _HEAD_BYTES - len(self._head)]  # for an excerpt, if it is no event stream
+            # Kept for an excerpt, if the body is no event stream.
+            self._head += data[: _HEAD_BYTES - len(self._head)]
         self._size += len(data)
         if (excess := self._size - MAX_REPLY_BYTES) > 0:
             data = data[:-excess]
@@ -298,7 +299,7 @@ class MessageStream:
         if isinstance(event, ErrorEvent):
             event = evolve(event, error_text=self._finder.mask(event.error_text))
             if not self.complete:
-                self._queue.clear()  # the next step fails
+                self._queue.clear()  # no event follows; the next step raises the error
                 self._eof = True
         if isinstance(event, _ENDS):
             self._ends[event.type] = event
@@ -308,7 +309,8 @@ class MessageStream:
         """Decide how the stream ends, when every event was taken and no bytes follow."""
         error = self._ends.get("error") if len(self._ends) == 1 else None
         if isinstance(error, ErrorEvent):
-            text = self._finder.mask(_words_of(error))  # half a key would not be masked
+            # Masked before the text is shortened, because half a key would not be recognized.
+            text = self._finder.mask(_words_of(error))
             words = printable(text) or "it did not say why"
             self._fail(AssistantError(f"the assistant failed: {words}", error_text=text))
         problem: MintlifyError
@@ -412,7 +414,8 @@ class MessageStream:
     def message(self) -> Message:
         """The message of the events returned up to now. Lone surrogates are replaced by U+FFFD.
 
-        Before the end, a streaming text may end with a high surrogate, whose pair may follow.
+        Before the end, a streaming text may end with a high surrogate, because its low surrogate may
+        follow.
         """
         return self._message(streaming=not (self.ended or self.complete))
 

@@ -35,7 +35,10 @@ class TextStream(AsyncOnly):
     """
 
     def __init__(self, reply: ClosableEvents, growing_text: Callable[[], GrowingText]) -> None:
-        """Read from *reply*. *growing_text* returns its text. Before the start, it raises StateError."""
+        """Read from *reply*. *growing_text* returns the text of the reply.
+
+        Before the reply has started, *growing_text* raises StateError.
+        """
         self._reply = reply
         self._growing_text = growing_text
         self._text: GrowingText | None = None
@@ -56,7 +59,8 @@ class TextStream(AsyncOnly):
             raise self._error
         while True:
             if self._text is None:
-                with suppress(StateError):  # not started, and the first event has no text
+                # If the reply has not started, no text is lost, because the first event has no text.
+                with suppress(StateError):
                     self._text = self._growing_text()
             try:
                 event = await anext(self._reply)

@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.print_help(sys.stderr)
             return USAGE
         output: Any = sys.stdout
-        if not output and options.command != "job":  # job prints the reference of a paid job elsewhere
+        # ``job`` runs without standard output, because standard error can show the reference of a paid job.
+        if not output and options.command != "job":
             why = "standard output is closed: redirect it, such as to /dev/null; nothing was sent"
             parser.exit(USAGE, f"mintlify-async: {why}\n")
         if hasattr(output, "reconfigure"):  # the terminal's encoding may lack characters of an answer
@@ -59,7 +60,7 @@ def _terminate(*_: object) -> NoReturn:
 
 
 def _flushed(status: int) -> int:
-    """Return *status*, or another status if it is 0 and a stream cannot take the written output."""
+    """Return *status*. If it is 0 and a stream cannot take the written output, return another status."""
     streams: list[Any] = [sys.stdout, sys.stderr]  # None if the program was started without the stream
     for stream in filter(None, streams):
         try:

@@ -323,7 +323,8 @@ class _Parser(argparse.ArgumentParser):
     def _options_first(self, args: Sequence[str]) -> list[str]:
         """Return *args* with the words after the options, because argparse wants all words in one place.
 
-        If an argument with blanks gives no value to an option, it is a word, such as ``-v is broken``.
+        An argument that contains blanks and is not the value of an option counts as a word, such as
+        ``-v is broken``.
         """
         options, words, rest = list[str](), list[str](), iter(args)
         for argument in rest:

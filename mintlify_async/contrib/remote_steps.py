@@ -1,7 +1,7 @@
 """Runs the steps of a store on a server. Their number and time are limited, and failures are a StateError.
 
-The wait for a turn does not use up a step's time. If a step ahead got no response, the waiting step does not
-wait for another time limit.
+The time in the line does not count for a step's own time limit. If a step ahead in the line got no response,
+the waiting steps fail immediately.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CANCEL_AGAIN: Final = 0.25
 """Seconds between two cancellations of a step, because a driver may swallow one, or clean up for too long."""
 
 AWAY: Final = "check that the server runs and has a free connection, and that its URL and password are right"
-"""What the user can do if a server cannot be reached or does not respond."""
+"""Advice for the user if a server cannot be reached or does not respond."""
 
 
 class FirstLoop:

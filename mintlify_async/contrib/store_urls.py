@@ -25,7 +25,7 @@ async def open_store(url: str, *, setup: bool = True) -> AsyncGenerator[Store]:
 
     Args:
         url: Starts with ``redis://``, ``rediss://``, ``unix://``, ``postgresql://`` or ``postgres://``.
-        setup: Whether to make a missing table in a Postgres.
+        setup: Whether to make a missing table in a Postgres database.
 
     Raises:
         ConfigurationError: The URL has another scheme, or cannot be read. Nothing is sent.

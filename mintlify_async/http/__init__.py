@@ -1,1 +1,1 @@
-"""Only this wing sends requests. Every error says whether anything was sent."""
+"""Only this package sends requests. Every error says whether anything was sent."""

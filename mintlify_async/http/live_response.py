@@ -141,7 +141,7 @@ class LiveResponse:
             self._fail(APITimeoutError(text, phase=phase, seconds=seconds, operation="ask"))
 
     def _watch_connection(self) -> asyncio.Future[None] | None:
-        """Make the end of the connection wake a waiting reader that aiohttp does not wake.
+        """When the connection ends, wake a waiting task that aiohttp does not wake.
 
         If the chunks of a body are malformed, aiohttp closes the connection without an error for the body.
         """
@@ -178,12 +178,18 @@ class LiveResponse:
         self.close()
 
     def close(self) -> None:
-        """Close the connection immediately and wake a waiting reader. Any task may call this repeatedly."""
+        """Close the connection immediately and wake the task that waits for data.
+
+        Any task may call this method repeatedly.
+        """
         self._finish()
         self._response.close()
 
     def end(self) -> None:
-        """Close the connection. Received bytes can still be read. Then an error says who closed it."""
+        """Close the connection. Received bytes can still be read.
+
+        After these bytes, reading raises an error that says who closed the connection.
+        """
         self._fail(session_closed("ask"))
 
     def close_from_anywhere(self, *, report: bool) -> None:

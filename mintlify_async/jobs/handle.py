@@ -51,8 +51,8 @@ class JobHandle(InModels):
     The properties show the last poll and never do I/O. A handle belongs to its session and cannot be pickled.
     Send :attr:`ref` to another process instead.
 
-    A FastAPI handler can return a handle, and a pydantic model can have it as a field. Its JSON is the last
-    record, with the text of :attr:`ref` as ``ref``. A handle cannot be read from JSON.
+    A FastAPI handler can return a handle, and a pydantic model can have it as a field. The JSON of a
+    handle is the last record, with the text of :attr:`ref` as ``ref``. A handle cannot be read from JSON.
     """
 
     __slots__ = ("__weakref__", "_call", "_core", "_state")  # a misspelt attribute is an error
@@ -138,8 +138,8 @@ class JobHandle(InModels):
     async def wait(self, timeout: float | None = DEFAULT_TIMEOUT, *, check: bool = True) -> Job:
         """Wait until the job has ended, and return its record. The job is polled at least once.
 
-        After a follow-up, a final status must belong to that follow-up. It is returned if its poll started at
-        least ``PollPolicy.settle_seconds`` (60) after the response to the follow-up.
+        After a follow-up, a final status must belong to that follow-up. A final status is accepted if its
+        poll started at least ``PollPolicy.settle_seconds`` (60) after the response to the follow-up.
 
         Args:
             timeout: Limits the complete wait, in seconds. None sets no limit. One last poll starts at the
@@ -148,8 +148,9 @@ class JobHandle(InModels):
 
         Raises:
             JobFailedError: The job has failed, and *check* is true.
-            JobTimeoutError: The timeout has passed. If a final status was read, ``certain_in`` is the time
-                until a poll accepts it. If polls failed, ``error`` is the error of the last poll.
+            JobTimeoutError: The timeout has passed. If a final status was read that is not certain yet,
+                ``certain_in`` is the number of seconds after which a poll makes it certain. If polls failed,
+                ``error`` is the error of the last poll.
             AuthenticationError: 401. Other refusals, such as 403, also end the wait immediately.
             NotFoundError: The job does not exist. For 30 s after the job was created, a 404 does not end the
                 wait. Later, a 404 of a job that was found before counts as an outage.
@@ -241,8 +242,8 @@ class JobHandle(InModels):
             timeout: Limits the complete call, in seconds. By default, ``timeouts.request`` (60) limits only
                 the request. With ``on_active="raise"``, the poll gets at most half of the time.
             dedupe_key: A name for this follow-up in the session's ledger. The same key never sends a second
-                follow-up, in this process or in another one that shares the ledger. It always returns the
-                same ``FollowUp``.
+                follow-up, in this process or in another one that shares the ledger. Every call with the
+                key returns a ``FollowUp`` for the same follow-up.
             headers: Additional headers.
             extra_body: Additional fields of the body.
 
@@ -276,7 +277,8 @@ class JobHandle(InModels):
         if on_active != "send" and not await sender.is_known():
             await self._before_send(on_active, until)
         with observed(core, call.operation.name, *self._state.key) as observation:
-            inner = evolve(core, observation=observation)  # losing to another call is no failed operation
+            # If another call with the same key sends first, this operation has not failed.
+            inner = evolve(core, observation=observation)
             result = await sender.send(lambda sending: self._post(inner, call, sending), str)
         ref = JobRef.of(result, self.project_id)
         if ref.sent is None:  # a person has resolved the claim with the id of a job
@@ -341,15 +343,17 @@ def _note_poll(observation: Observation | None, look: Look) -> None:
 class FollowUp(JobHandle):
     """The handle of a follow-up. ``wait()`` returns the result of this follow-up, or of a later one.
 
-    Its :attr:`~JobHandle.ref` contains the time of the follow-up until a poll has returned that result. So
-    another process also waits for that result.
+    The handle's :attr:`~JobHandle.ref` contains the time of the follow-up until a poll has returned that
+    result. So another process also waits for that result.
     """
 
     __slots__ = ()
 
 
 def handle_for(core: Core, target: object, *, project_id: str | None = None) -> JobHandle:
-    """Return a handle of the job *target*. It is a FollowUp if the reference waits for a follow-up.
+    """Return a handle of the job *target*.
+
+    If *target* is a reference with a follow-up whose result was not read, return a FollowUp.
 
     Args:
         core: The core of the session.

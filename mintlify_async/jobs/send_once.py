@@ -31,7 +31,10 @@ from .key_watch import KeyWatch
 log = logging.getLogger("mintlify_async")
 
 LOOK_AGAIN_SECONDS: Final = 0.25
-"""Seconds for which a call that the quota refused waits for another call with its key to send."""
+"""If the quota refuses a call, the call waits this many seconds, because another call with its key may send.
+
+A call that waits for another call also reads an unreachable store again after this time.
+"""
 
 WARN_SECONDS: Final = 10.0
 """Seconds after which a wait for another call is logged as a warning."""
@@ -213,9 +216,9 @@ class _Attempt:
 
     Attributes:
         claim: The claim. Its token is used once, so a late release cannot free the next claim.
-        steps: Steps in which the store may still write a claim: the steps of this attempt that have not
-            returned, and one if the key had a record that claims nothing, because an earlier claim may then
-            still arrive.
+        steps: Number of steps that may still write a claim. This includes the steps of this attempt that have
+            not returned. If the key had a record without a claim, one more is counted, because an earlier
+            claim may still arrive.
     """
 
     claim: Claim

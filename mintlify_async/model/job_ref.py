@@ -26,7 +26,10 @@ VERSION: Final = "3"
 """The version that is written. Version 2, from version 0.3 of the package, can also be read."""
 
 Detail = tuple[str, str, str]
-"""A time by the machine's clock, then that time by the service's clock and a status, which may be empty."""
+"""Three texts: a time by the machine's clock, the same time by the service's clock, and a status.
+
+A missing value is an empty text.
+"""
 
 
 def _seconds(text: str) -> float:
@@ -56,7 +59,8 @@ class End:
     """A final status that all polls since some moment have shown.
 
     Args:
-        status: The status. Empty if the result of an earlier follow-up was not certain before this one.
+        status: The status. Empty if the newest follow-up was sent before the result of an earlier follow-up
+            was certain.
         since: When a poll first showed the status. If the status is empty, when the follow-up was sent.
     """
 

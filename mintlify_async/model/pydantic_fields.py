@@ -60,7 +60,8 @@ class InModels:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> CoreSchema:
         """Return the schema with which pydantic reads and writes the value."""
-        from pydantic_core import PydanticSerializationUnexpectedValue, core_schema  # pydantic calls this
+        # Imported here, because only pydantic calls this method.
+        from pydantic_core import PydanticSerializationUnexpectedValue, core_schema
 
         def read(content: object) -> InModels:
             return content if isinstance(content, cls) else cls._from_model(content)

@@ -85,7 +85,7 @@ def _words_of_fields(fields: Mapping[str, Any], *, named: bool) -> Iterator[str]
     usual_names = [name for name in names if names[name] in _USUAL]
     for name in sorted(usual_names, key=lambda name: _USUAL.index(names[name])):
         for text in _words(fields[name], named=True):
-            named = False  # the other fields then need not explain the failure
+            named = False  # a usual name had a text, so only sentences of the other fields are used
             yield text
     for name, plain_name in names.items():
         if plain_name in _USUAL or plain_name in _ECHOES:

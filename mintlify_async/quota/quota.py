@@ -1,7 +1,7 @@
 """Quota: counts calls before they are sent, and refuses or delays calls beyond a limit.
 
-The interface limits the calls of each operation. With its own count, a worker does not flood the service, and
-does not find a limit only by a refusal. The rules:
+The interface limits the calls of each operation. Because a worker counts its own calls, it does not flood
+the service, and it stops before the service refuses. The rules:
 
 * Every attempt takes a slot, also a repeated attempt. A slot is given back only if nothing was sent.
 * The service may count in fixed or in sliding windows. So no window may exceed a limit, wherever it starts.
@@ -50,8 +50,9 @@ AWAY_SECONDS: Final = 60.0
 
 WAIT_MARGIN: Final = 0.01
 LONGEST_WAIT_MARGIN: Final = 1.0
-"""A waiting call is sent later than its slot by a part of the window, at most by this many seconds. Slots
-count when they are taken, the service counts when requests arrive, so two waves need some distance."""
+"""A waiting call is sent some time after its slot becomes free: a fraction of the window, at most this many
+seconds. The quota counts a call when it takes the slot, but the service counts the call when the request
+arrives. So the calls of two windows need some distance."""
 
 SHORTEST_SLEEP: Final = 0.005
 LONGEST_SLEEP: Final = 30.0
@@ -63,7 +64,7 @@ class Lease:
     """The slot of one attempt. It has a name before it is taken, so it can always be returned.
 
     Attributes:
-        waited: The time for which the call waited for it, in seconds.
+        waited: The time for which the call waited for the slot, in seconds.
         may_be_taken: Whether the slot is taken, or the store may have taken it.
     """
 
@@ -76,7 +77,7 @@ class Lease:
         self.waited = 0.0
 
     def __repr__(self) -> str:
-        """Show whether the slot may be taken."""
+        """Show whether the slot was, or may have been, taken."""
         return f"<Lease {'taken' if self.may_be_taken else 'free'}>"
 
     async def take(
@@ -101,7 +102,7 @@ class Lease:
         return self
 
     async def refund(self) -> None:
-        """Give the slot back if it may be taken. Only for an attempt that sent nothing.
+        """Give the slot back if it was, or may have been, taken. Only for an attempt that sent nothing.
 
         Raises:
             StateError: The store cannot be reached. The slot stays taken, so too few calls are allowed.
@@ -179,7 +180,7 @@ class Lease:
 
 @helpful
 class Quota:
-    """Keeps the calls of all sessions that share it within the service's limits.
+    """Keeps the calls of all sessions that share this quota within the service's limits.
 
     Pass it to one or more sessions::
 
@@ -202,7 +203,7 @@ class Quota:
         ask_per_user: Questions of each of your own users about one site in an hour. Users are distinguished
             by ``fp``. Every question then needs an ``fp`` other than ``"anonymous"``. The service has no such
             limit, so the default is None. A question takes a slot of every limit, or of none.
-        together: Whether creates and follow-ups share one count, with the smaller of their two limits.
+        together: Whether created jobs and follow-ups share one count, with the smaller of their two limits.
         address: The IP address of this process. Set it if processes with the same store call from several IP
             addresses. By default, all processes count as one address.
         mode: ``"raise"`` refuses immediately. ``"wait"`` waits for a slot. The wait does not count for

@@ -1,7 +1,7 @@
 """The chat messages of a growing Markdown text, as edits of limited length. No I/O.
 
 Chat services accept messages of some thousand characters. A long answer is split between paragraphs, lines or
-words; :mod:`.message_splitting` finds these places. Text that a message has shown is never taken back.
+words. :mod:`.message_splitting` finds these places. Text that a message has shown is never taken back.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class MarkdownSplitter:
         self._pieces: list[str] = []  # pieces to add after _text
         self._ambiguous: list[str] = []  # pieces to add after _pieces
         self._closed = False
-        self._idle_characters: int = -1  # this number of new characters needs no edit, unless a line ends
+        self._idle_characters: int = -1  # if no line ends, this many new characters need no edit
         self._offset: int = 0  # position of _text in the complete text
         self._index: int = 0
         self._begin(Draft(limit))
@@ -170,7 +170,8 @@ class MarkdownSplitter:
                 return edit
             else:
                 self._idle_characters = self._characters_of_no_edit(draft, best)
-                # The best place is held back. Behind a block's end, the shown text would not change.
+                # Show the text only up to a place before the best one, because the final edit needs new text.
+                # Skip a place after the end of a code block, because an edit up to it shows the same text.
                 certain_places = (
                     place for place in reversed(places) if place.end < best.end and not place.ends_block
                 )
@@ -193,12 +194,13 @@ class MarkdownSplitter:
         return len(new) <= self._idle_characters and "\n" not in new
 
     def _characters_of_no_edit(self, draft: Draft, best: Place) -> int:
-        """Return how many more characters of the last line give no other edit of *draft*.
+        """Return the number of characters that the last line can grow by without another edit of *draft*.
 
-        *best* is its best place. A place at the end of a line is better than any place in the last line.
+        *best* is the best place of *draft*. A place at the end of a line is better than any in the last line.
         """
         if best.rank > WORD and best.units >= draft.late and draft.at > self._draft.at:
-            end = self._draft.end if draft.places[-1].line is None else draft.end  # marks may not fit
+            # If the last line has no place, the marks at its start may not fit, so the line does not count.
+            end = self._draft.end if draft.places[-1].line is None else draft.end
             return self._start + end.following + LOOKAHEAD - 1 - len(self._text)
         return 0
 

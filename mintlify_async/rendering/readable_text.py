@@ -38,7 +38,10 @@ def text_of(message: Message, *, site: str | None = None) -> str:
 
 
 def text_after(earlier: str, message: Message, site: str | None) -> str:
-    """Return the text *earlier* of replaced messages, then :func:`text_of` the message."""
+    """Return *earlier*, the text of replaced messages, and after it the text of *message*.
+
+    The text of *message* is the result of :func:`text_of`.
+    """
     text = ReadableText(site, has_shown=bool(earlier))
     return "".join([earlier, *(text.feed(part) + text.end_part() for part in texts_of(message))])
 
@@ -49,7 +52,7 @@ def shorten(message: Message, characters: int, site: str | None = None) -> Messa
     Args:
         message: An assistant's message.
         characters: The number of characters of its text to keep.
-        site: The site URL, as for the text.
+        site: The site URL, as for :func:`text_of`.
     """
     for at, part in enumerate(message.parts):
         if isinstance(part, TextPart):
@@ -89,7 +92,7 @@ class ReadableText:
 
     Args:
         site: The site URL.
-        has_shown: Whether there is text before.
+        has_shown: Whether other text was shown before the first piece.
 
     Attributes:
         has_shown: Whether text was returned or shown earlier. Then a blank line separates it from the text
@@ -172,7 +175,7 @@ class ReadableText:
         return (containers[0] == QUOTE or len(match[1]) < containers[0]) if containers else fence is None
 
     def _note_kind(self) -> OpenBlocks:
-        """Pass the kind of this line to the SiteLinks. Return the blocks that are open after it."""
+        """Pass the kind of this line to the SiteLinks. Return the blocks that are open after this line."""
         line = read_line(self._line, self._blocks)
         if self._links is not None and self._is_new_line:
             self._links.begin_line(line)

@@ -28,7 +28,7 @@ class SpanReader:
         self._spans: list[tuple[int, int]] = []  # the spans that have ended before _at
 
     def read(self, line: str, before: tuple[str, ...]) -> tuple[list[tuple[int, int]], tuple[str, ...]]:
-        """Return where marked words start and end in *line*. A span may continue after its end.
+        """Return where marked words start and end in *line*. A span may continue after the line.
 
         Args:
             line: A line of a paragraph.

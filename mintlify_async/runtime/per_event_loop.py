@@ -5,8 +5,8 @@ the loop that opened them.
 """
 
 # An asynchronous generator that has made its first step detects the end of a loop, because ``asyncio.run``
-# closes it through ``loop.shutdown_asyncgens``. It is not possible to close the connections of an ended loop
-# from another loop, or with a weak dictionary of loops.
+# closes the generator through ``loop.shutdown_asyncgens``. It is not possible to close the connections of an
+# ended loop from another loop, or with a weak dictionary of loops.
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ LOOK_SECONDS: Final = 0.01
 """The time between two checks of the other loops, in seconds."""
 
 STILL_LOOKS: Final = 10
-"""A loop that is idle for so many checks is not waited for. ``asyncio.run`` pauses between two steps."""
+"""If the other loops are idle at this number of checks in a row, closing does not wait for them.
+
+One check is not enough, because ``asyncio.run`` pauses between two steps.
+"""
 
 
 def session_closed(operation: str | None = None) -> StateError:
@@ -112,7 +115,8 @@ class LoopLocal(Generic[T]):
         entry = self._entries.get(loop)
         if entry is None:
             return None
-        # A loop that ends first cancels its tasks. If it cancelled this task, the guard closes the rest.
+        # When a loop ends, it cancels its tasks before it closes its generators. If the loop cancelled this
+        # task, the guard closes the rest.
         if entry.closing is None or entry.closing.done():
             entry.closing = start_task(self._close_entry(loop, entry))
         return entry.closing

@@ -51,7 +51,7 @@ REMEDIES: Final = {
     sqlite3.SQLITE_NOTADB: "use another path, or restore the file",
     sqlite3.SQLITE_CORRUPT: "use another path, or restore the file",
 }
-"""Maps kinds of SQLite errors to remedies of the user."""
+"""Maps kinds of SQLite errors to advice for the user."""
 
 _VERSIONS: Final = (
     "CREATE TABLE IF NOT EXISTS mintlify_async (holds TEXT PRIMARY KEY, version INTEGER NOT NULL)"
@@ -86,7 +86,8 @@ class SQLiteFile:
     def _restart(self) -> None:
         self._line: list[_Step] = []
         self._lock = threading.Lock()
-        with self._not_at_exit():  # Python loads this class on its first use, which fails at exit
+        # The first use of ThreadPoolExecutor imports a module, which fails while Python exits.
+        with self._not_at_exit():
             self._thread = futures.ThreadPoolExecutor(1, thread_name_prefix="mintlify-async-sqlite")
         self._pid = os.getpid()
 

@@ -24,7 +24,8 @@ DONE = b"data: [DONE]\n\n"
 
 async def let_client_read() -> None:
     """Let a client on the same event loop read the bytes that are already written."""
-    for _ in range(3):  # one cycle to see the bytes, one to read them, one in reserve
+    # In one cycle the socket becomes readable, in one the client reads the bytes, and one is in reserve.
+    for _ in range(3):
         await asyncio.sleep(0)
 
 
@@ -81,7 +82,11 @@ class Answer:
 
 
 def to_pieces(values: Iterable[Value], pause: float | None = 0.0) -> tuple[Piece, ...]:
-    """Return the pieces for *values*, with a pause between each two that are sent. None means no pause."""
+    """Return the pieces for *values*. A number is a pause, in seconds.
+
+    Between two values without a number between them, wait for *pause* seconds. If *pause* is None, do not
+    wait there.
+    """
     pieces, separate = list[Piece](), False
     for value in values:
         if isinstance(value, int | float):

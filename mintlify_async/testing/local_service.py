@@ -164,8 +164,8 @@ class LocalService:
     def session(self, customer: Customer | None = None, **settings: Any) -> MintlifySession:
         """Return a session for this service, with the keys of *customer* or of the first one.
 
-        Its ``settle_seconds`` suits the jobs of :attr:`life`. In real time it is short, so that a
-        follow-up does not take a minute. ``poll=PollPolicy()`` sets the usual 60 s.
+        The session's ``settle_seconds`` suits the jobs of :attr:`life`. In real time it is short, so that
+        a follow-up does not take a minute. ``poll=PollPolicy()`` sets the usual 60 s.
 
         ::
 
@@ -179,7 +179,8 @@ class LocalService:
         known: dict[str, Any] = {"base_url": self.base_url}
         known |= {name: getattr(customer or self.customers[0], name) for name in _OF_A_CUSTOMER}
         settle, usual = self.settle_seconds, PollPolicy()
-        if is_virtual(self._loop):  # virtual time is free, and suits scripted lives
+        # In virtual time, a wait costs nothing, so the usual 60 s are the minimum, also for scripted jobs.
+        if is_virtual(self._loop):
             settle = max(settle, usual.settle_seconds)
         known["poll"] = evolve(usual, settle_seconds=settle)
         session = MintlifySession(**(known | settings))
@@ -212,7 +213,10 @@ class LocalService:
 
     @property
     def settle_seconds(self) -> float:
-        """The smallest ``PollPolicy.settle_seconds`` that separates the prompts of jobs like :attr:`life`."""
+        """The smallest ``PollPolicy.settle_seconds`` for jobs like :attr:`life`.
+
+        With this value, a wait after a follow-up never returns an earlier result.
+        """
         return self.life.seconds + max(self.life.stale) + 1.0
 
     def replay(self, path: str | PathLike[str]) -> None:

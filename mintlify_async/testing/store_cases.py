@@ -1,7 +1,7 @@
 """The tests that every store must pass, for your own store.
 
-A test class inherits them and has a fixture ``store``, whose store contains no records. They need pytest, and
-pytest-asyncio with ``asyncio_mode = "auto"``::
+A test class inherits them and has a fixture ``store``, whose store contains no records. The tests need
+pytest, and pytest-asyncio with ``asyncio_mode = "auto"``::
 
     class TestMyStore(StoreCases):
         @pytest.fixture
@@ -107,7 +107,7 @@ class StoreCases:
             assert await store.write({A: None, C: b"1"}, expected={A: "v1", C: None}, version="v2")
 
     async def test_keys_of_a_folder(self, store: Store) -> None:
-        """The keys are sorted, and all are from this folder of this room."""
+        """``keys(prefix)`` returns only keys that start with the prefix, sorted."""
         odd, capital = "room/open/ü/*[?]\\ {x}", "room/open/Z"
         for key in (B, A, C, "room/opened/d", "room/Open/z", "other/open/e", odd, capital):
             await put(store, key)
@@ -261,8 +261,9 @@ MESSAGES = 4
 class WireCases:
     """The promises of a store on a server, while the network delays the messages of a step.
 
-    A test class has two fixtures. ``address`` is the host and port of the server. ``reach`` is a function. It
-    takes the port of a proxy on loopback, and returns an async context manager of a store behind it.
+    A test class has two fixtures. ``address`` is the host and port of the server. ``reach`` is a function
+    that takes the port of a proxy on loopback. The function returns an async context manager of a store that
+    connects through this proxy.
     """
 
     @pytest.mark.parametrize("seconds", HOLDS)

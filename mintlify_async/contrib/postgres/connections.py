@@ -215,7 +215,7 @@ async def run_transaction(connection: Connection, begin: str, sql: str, args: Se
 
 
 async def run_statement(connection: Connection, sql: str, args: Sequence[Any]) -> Rows:
-    """Return the rows of *sql*, which is a transaction of its own."""
+    """Return the rows of *sql*, run as a separate transaction."""
     try:
         return cast("Rows", await connection.fetch(sql, *args))
     except BaseException as error:

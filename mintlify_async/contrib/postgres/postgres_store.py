@@ -34,7 +34,8 @@ CLEAN_SECONDS: Final = 0.25
 """Maximum duration of a clean-up, in seconds. The caller of a step waits for it."""
 
 LIMITS: Final = {"idle_in_transaction_session": 0.5, "lock": 0.7, "statement": 0.9}
-"""The server's limits, as fractions of a step's time. They pass first, so the server gives the reason.
+"""The server's limits, as fractions of a step's time. The limits pass before the step's time is over,
+so that the server reports the reason.
 
 A release waits for the lock of a step whose commit is delayed, so that step must end first.
 """
@@ -46,7 +47,7 @@ LARGEST_BIGINT: Final = 2**63 - 1
 class PostgresStore:
     """A store in Postgres, shared by all processes and machines that use it. The server's time is used.
 
-    Make its table once, with ``await store.setup()``, or put :attr:`schema` into a migration.
+    Make the store's table once, with ``await store.setup()``, or put :attr:`schema` into a migration.
 
     With a URL, the store has a pool for each event loop. The store may be used from several threads and in
     several calls of ``asyncio.run``, and :meth:`close` closes the connections. With a function, the store
@@ -59,8 +60,8 @@ class PostgresStore:
 
     A step raises :class:`~mintlify_async.errors.StateError` if Postgres does not respond in time. If a
     process is stopped during a step, the server ends the transaction. If no limit of the server applies, the
-    next step that waits for the same key ends its connection with ``pg_terminate_backend``. This requires the
-    same role.
+    next step that waits for the same key ends the stopped process's connection with
+    ``pg_terminate_backend``. This requires the same role.
 
     Example::
 

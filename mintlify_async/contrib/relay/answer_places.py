@@ -1,8 +1,9 @@
 """The places of one relay: how many answers may run in total, for a user and for an IP address.
 
 This module starts, finds and ends the answers. An answer belongs to a user and a chat. Other users do not
-find it. With a shared store, every worker finds it. The worker that reads the answer writes its log to the
-store, where it also reads whether a user pressed Stop, or reads the answer, on another worker.
+find it. With a shared store, every worker finds it. The worker that reads the answer writes the answer's log
+to the store. From the store, this worker also learns whether a user of another worker pressed Stop or reads
+the answer.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class RunningAnswers:
         streams: The store of answers that continue without a reader, or None.
         most: Maximum number of answers that run at the same time.
         per_user: Maximum number of answers that run at the same time for one user.
-        tell: Calls the app's hook. It raises no error.
+        tell: Calls the app's hook. *tell* never raises an error.
     """
 
     def __init__(
@@ -94,7 +95,10 @@ class RunningAnswers:
 
     @asynccontextmanager
     async def read(self, reader: Asker, opened: Callable[[], Awaitable[Log]]) -> AsyncGenerator[Log]:
-        """Read the log that *opened* returns, while the block runs. There are as many places as for answers.
+        """Read the log that *opened* returns, while the block runs.
+
+        As many logs can be read at the same time as answers can run: in total, for a user and for an IP
+        address.
 
         Raises:
             RelayRefusal: There is no place, or *opened* raises it.
@@ -183,7 +187,10 @@ class RunningAnswers:
     # Places -----------------------------------------------------------------------------------
 
     def _places(self, asker: Asker) -> list[tuple[Callable[[Asker], bool], int, RelayRefusal]]:
-        """For each kind of place, return a test for who shares it with *asker*, the maximum, the refusal."""
+        """For each kind of place, return a function, the maximum and the refusal.
+
+        The function says whether another asker shares the place with *asker*.
+        """
         too_many = RelayRefusal(429, TOO_MANY_TEXT, retry_after_header(1))
         per_address = max(self._per_user, self._most // ADDRESS_SHARE)
         return [
@@ -219,7 +226,11 @@ class RunningAnswers:
         return [answer for answer in self._running if chat_key == answer.asker.chat_key != ""]
 
     def _unread(self, answer: RunningAnswer) -> None:
-        """Start the grace time of *answer*. Above a user's or address's limit, stop the longest unread."""
+        """Start the grace time of *answer*.
+
+        If the user or the IP address now has too many unread answers, stop the answers that have been unread
+        for the longest time.
+        """
         if not (answer.running and answer.unread):
             return
         if not (self._grace and answer.resumable):  # no web page can find the answer again

@@ -1,6 +1,7 @@
 """The chat that a question belongs to. Either the web page or the app's store keeps the chat.
 
-Both kinds choose the messages to send, their thread, and the data of the thread for the web page.
+Both kinds of chat choose the messages to send, the thread of the request, and the data of the thread for the
+web page.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mintlify_async.relay")
 
-STORE_SECONDS = 4.0  # maximum time of a store's step, because the first comment, after 5 s, sends the status
+# Maximum duration of a store's step, in seconds. The step must end before the first comment of the response,
+# after 5 s, because the HTTP status is sent with this comment.
+STORE_SECONDS = 4.0
 
 
 class Chat:
@@ -94,7 +97,10 @@ class Chat:
         return [frame(event, self.hider) for event in self._page_events(wire)]
 
     def _page_events(self, wire: Wire) -> list[Wire]:
-        """Return the events for *wire* that a page accepts. The relay must accept their id later."""
+        """Return the events for *wire* that a web page accepts.
+
+        The web page later sends the message's id back, so the id must be one that the relay accepts.
+        """
         if wire["type"] == "start" and not self._fits(wire.get("messageId")):
             wire = {**wire, "messageId": None}
         return self.events.page(wire)
@@ -221,7 +227,8 @@ class StoredChat(Chat):
 
     def _forget_thread(self) -> bool:
         thread = self._conversation.thread
-        if thread is None or thread.key is not None:  # with the key, the conversation has already asked again
+        # If the thread has a key, the conversation itself has already asked again without the thread.
+        if thread is None or thread.key is not None:
             return False
         self._conversation.forget_thread()
         return True
@@ -290,7 +297,11 @@ class StoredChats:
         self._limits = limits
 
     def chat(self, question: PageQuestion, *, user: str, fp: str, options: Mapping[str, Any]) -> StoredChat:
-        """Return the chat of *question*, which is not read yet. Raise RelayRefusal if its id is invalid."""
+        """Return the chat of *question*. The chat is not read yet.
+
+        Raises:
+            RelayRefusal: The chat's id is invalid.
+        """
         if question.chat_id is None:
             raise RelayRefusal(400, f"The chat's id must be a text of 1 to {ID_CHARACTERS} characters.")
         rest, own = dict(options), self._session.options.domain

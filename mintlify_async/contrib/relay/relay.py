@@ -100,14 +100,15 @@ class Relay:
             besides its messages. The arguments cannot contain ``fp`` or ``thread``. If they do not contain
             ``current_path``, the web page chooses it.
         on_end: A plain or async function that is called after each answer that has started and ended. It
-            takes a :class:`RelayedAnswer`, for example to store it. It runs before the web page gets the end
-            of the answer. Its errors are logged and do not reach the web page.
+            takes a :class:`RelayedAnswer`, for example to store it. The function runs before the web page
+            gets the end of the answer. Its errors are logged and do not reach the web page.
         max_body_bytes: Maximum size of a request, in bytes. ``useChat`` sends the full history each time,
             with tool results. All arriving bodies together may have 16 MiB, or four times *max_body_bytes* if
             that is more. One IP address may use a quarter of this.
         max_characters: Maximum length of the texts, URLs and names of all messages of a conversation, without
             files.
-        max_messages: Maximum number of messages from a web page, or sent of a stored conversation.
+        max_messages: Maximum number of messages that a web page may send, or that are sent from a stored
+            conversation.
         max_file_characters: Maximum length of the URLs of all files of a conversation. A ``data:`` URL
             contains the file.
         max_concurrent: Maximum number of running answers in this process. For the next request, the relay
@@ -284,7 +285,7 @@ class Relay:
         return PageResponse(self._answers.read(reader, opened))
 
     async def _stop(self, request: Request, user: str) -> Response:
-        """Stop the chat's answer at the service. The status is 204, also without an answer."""
+        """Stop the chat's answer at the service. The status is always 204, with or without an answer."""
         await self._answers.stop(chat_key(user, request.path_params["chat_id"]))
         return _nothing()
 
@@ -352,8 +353,9 @@ class Relay:
         """Return a block, for your app's lifespan, in which SIGTERM or SIGINT starts :meth:`drain`.
 
         A server runs the end of the lifespan only after its connections have ended, which is too late to
-        drain. The signal also reaches the server's own handler. Without such a handler (in a worker process
-        of hypercorn), and outside the main thread, the signal is not changed. The block's end also drains.
+        drain. The signal also reaches the server's own handler. If the server has no such handler (in a
+        worker process of hypercorn), or outside the main thread, the signal does not start :meth:`drain`.
+        The block's end also drains.
 
         Args:
             seconds: As for :meth:`drain`.
@@ -417,7 +419,8 @@ def _on_signal(number: int, notify: Callable[[], object]) -> Generator[None]:
         notify()
         present(number, frame)
 
-    # Without a handler of the server, the process would end immediately or never.
+    # If the server has no handler, this handler is not installed, because nothing would end the process after
+    # the drain.
     if callable(present) and threading.current_thread() is threading.main_thread():
         signal.signal(number, handle)
     try:
