@@ -74,7 +74,7 @@ SHORTEST_SECONDS = 0.001
 """The time of a call whose limit has already passed, in seconds."""
 
 
-@define(eq=False)  # not frozen, because making a frozen call takes twice as long
+@define(kw_only=True, eq=False)  # not frozen, because making a frozen call takes twice as long
 class Call:
     """One request, without the key and the host.
 
@@ -247,23 +247,23 @@ def _call(
         check_seconds(timeout, "timeout", none="means no limit of its own")
     route: str = getattr(defaults.assumptions, f"{operation.name}_path")
     limit: float | None = getattr(defaults.timeouts, operation.limit) if timeout is None else timeout
-    return Call(  # by position, in the order of the fields: sixteen names take twice the time
-        operation,
-        _path(route, project_id, job_id, domain),
-        route,
-        defaults.timeouts,
-        math.inf if limit is None else max(limit, SHORTEST_SECONDS),
-        timeout is not None,
-        headers,
-        None if body is None else _encoded(body, further_fields),
-        project_id,
-        job_id,
-        domain,
-        thread,
-        fp,
-        prompt,
-        further_fields,
-        messages,
+    return Call(
+        operation=operation,
+        path=_path(route, project_id, job_id, domain),
+        route=route,
+        timeouts=defaults.timeouts,
+        seconds=math.inf if limit is None else max(limit, SHORTEST_SECONDS),
+        limited=timeout is not None,
+        headers=headers,
+        body=None if body is None else _encoded(body, further_fields),
+        project_id=project_id,
+        job_id=job_id,
+        domain=domain,
+        thread=thread,
+        fp=fp,
+        prompt=prompt,
+        extra_body=further_fields,
+        messages=messages,
     )
 
 
