@@ -50,6 +50,12 @@ def test_everything_an_error_carries_survives(error):
         assert str(again.__cause__) == "aiohttp.ClientOSError: reset"
 
 
+def test_a_stream_error_of_a_message_alone_says_that_nothing_came():
+    """So users can raise one in their own tests."""
+    error = StreamInterruptedError("cut")
+    assert (error.partial, error.text, error.thread, error.events_seen) == (None, "", None, 0)
+
+
 def test_a_foreign_cause_is_not_carried_along():
     """Only a summary of it is: the object itself may hold a key, or not be picklable."""
     error = APIConnectionError("lost")

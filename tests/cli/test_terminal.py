@@ -252,3 +252,18 @@ async def test_the_result_of_a_wait_is_printed_once(service):
         left = lines_left(screen.output, 120)
     assert len([line for line in left if "completed" in line]) == 1
     assert len([line for line in left if line.endswith("  active")]) == 1
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("last_look", "status"), [("completed", 0), ("active", 130)])
+async def test_keys_are_shown_again_after_a_wait(service, last_look, status):
+    """They are hidden only while the elapsed time is shown, also if Ctrl-C ends the wait."""
+    service.script.job("active", last_look)
+    command = ("-m", "mintlify_async", "job", "create", "Fix", "--wait")
+    async with on_terminal(*command, env=environment(service), width=120) as screen:
+        await screen.until("active")
+        assert not screen.shows_keys()
+        if last_look == "active":
+            screen.press(CTRL_C)
+        assert await screen.ended() == status
+        assert screen.shows_keys()

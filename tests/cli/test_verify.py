@@ -119,10 +119,11 @@ def test_each_assumption_that_one_run_can_show_is_broken_in_a_test():
     }
 
 
+@pytest.mark.parametrize("status", [300, 308])
 @pytest.mark.parametrize("location", ["http://docs.example/x", "http://[::1/", "/elsewhere", ""])
-async def test_a_redirect_is_a_finding(service, location):
+async def test_a_redirect_is_a_finding(service, location, status):
     """It is not followed, and the finding names its target, also one that is no URL."""
-    service.script.any(status=308, headers={"location": location}, body=b"", times=None)
+    service.script.any(status=status, headers={"location": location}, body=b"", times=None)
     verification = await verify(service)
     assert broken(verification) == ["base URL"]
     assert repr(location) in verification.rows["base URL"].evidence

@@ -169,7 +169,8 @@ async def test_a_conversation_says_where_its_own_options_are_set(service, sessio
     with pytest.raises(ConfigurationError, match=f"has no {name}=: ") as caught:
         chat.ask("x", **{name: "bob"}) if verb == "ask" else chat.retry(**{name: "bob"})
     assert caught.value.field == name
-    with pytest.raises(TypeError, match="it takes context, current_path, extra_body, filter") as refused:
+    options = "it takes context, current_path, extra_body, filter"
+    with pytest.raises(TypeError, match=f"has no option 'colour'; {options}") as refused:
         chat.ask("x", colour=1)
     assert "fp" not in str(refused.value)
     assert len(service.requests) == sent

@@ -93,6 +93,14 @@ async def test_an_ip_address_has_a_share_in_each_of_its_forms(one, other, status
         assert await visit(other, "bob", body=question()).status() == status
 
 
+async def test_a_relay_that_shuts_down_reads_no_question():
+    """The refusal does not wait for the rest of a body, which a slow page may never send."""
+    async with visitors() as (here, visit):
+        await here.relay.drain(0)
+        async with asyncio.timeout(5):
+            assert await visit("192.0.2.1", "ada", body=b'{"id": ').status() == 503
+
+
 async def test_no_address_is_told_once(caplog):
     """A server behind a Unix socket gives none; the log says what to do, and never the address."""
     async with visitors() as (_, visit):
