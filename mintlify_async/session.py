@@ -15,7 +15,7 @@ from .checks import ANONYMOUS, URLObject, check_function, check_type, check_wait
 from .http.attempts import quota_left, unblock
 from .http.session_core import Core, Lifetime, Shared
 from .jobs.handle import JobHandle, handle_for, wait_for_own
-from .jobs.job_requests import create, observed
+from .jobs.job_calls import create, observed
 from .messages import Message, Question
 from .model.context_and_filter import ContextItem, SearchFilter
 from .model.job_record import Job

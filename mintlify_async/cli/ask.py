@@ -13,10 +13,10 @@ from typing import Any
 import mintlify_async as mintlify
 
 from ..errors import ConfigurationError
-from .answer_output import show_answer
 from .error_advice import UsageError
 from .exit_status import DONE, TROUBLE
 from .settings import FOR_QUESTIONS, open_session
+from .show_answer import show_answer
 from .standard_input import read_file, read_text
 from .terminal import Terminal
 

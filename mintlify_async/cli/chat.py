@@ -22,12 +22,12 @@ from attrs import define
 import mintlify_async as mintlify
 
 from ..errors import ConfigurationError, MintlifyError
-from .answer_output import show_answer, show_sources
 from .ask import question_options
 from .error_advice import UsageError, explain
 from .exit_status import DONE, TROUBLE
 from .run_command import until_terminated
 from .settings import FOR_QUESTIONS, open_session
+from .show_answer import show_answer, show_sources
 from .standard_input import interruptible, is_closed, read_line
 from .terminal import Terminal
 

@@ -7,9 +7,9 @@ import argparse
 import mintlify_async as mintlify
 from mintlify_async.testing import AnswerStyle, JobLife, LocalService
 
-from .answer_output import show_answer
 from .exit_status import DONE
 from .job import record_line
+from .show_answer import show_answer
 from .terminal import Terminal
 
 PAUSE_SECONDS = 0.015

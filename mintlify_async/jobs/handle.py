@@ -28,7 +28,7 @@ from ..runtime.logs import log_fields
 from ..settings.options import Observation
 from ..settings.poll_policy import DEFAULT_TIMEOUT
 from ..wrong_names import helpful
-from .job_requests import look_at, moment, observed, once, post, states_of
+from .job_calls import look_at, moment, observed, once, post, states_of
 from .stale_guard import JobState, Look, UnderWay, response_headers
 from .wait import JobWait
 from .watch import JobWatch

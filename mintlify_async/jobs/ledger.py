@@ -1,4 +1,4 @@
-"""Lists requests with a ``dedupe_key`` whose outcome is unknown, and lets people close their claims."""
+"""Lists requests with a ``dedupe_key`` whose outcome is unknown. ``ledger_records`` has the records."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..checks import check_dedupe_key, check_store
 from ..errors import ConfigurationError, printable
 from ..model.job_ref import JobRef, is_reference, job_id_in
 from ..storage.store import Record, Store, change
-from . import claims
-from .claims import Claim, claim_keys
+from . import ledger_records as claims
+from .ledger_records import Claim, claim_keys
 
 AT_ONCE: Final = 500
 """Number of records that one step reads. With ten thousand, a step could exceed a store's time limit."""

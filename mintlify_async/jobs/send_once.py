@@ -24,9 +24,9 @@ from ..runtime.lasting_steps import RECORD_PATIENCE, Recordings
 from ..runtime.logs import log_fields
 from ..runtime.tasks import running_loop
 from ..storage.store import Rule, Snapshot, Store, change, new_version
-from . import claims
-from .claims import Claim, KeyHeldError, check_same, claim_keys, outcome_unknown
+from . import ledger_records as claims
 from .key_watch import KeyWatch
+from .ledger_records import Claim, KeyHeldError, check_same, claim_keys, outcome_unknown
 
 log = logging.getLogger("mintlify_async")
 

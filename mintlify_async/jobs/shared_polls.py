@@ -26,7 +26,7 @@ from ..runtime import dates
 from ..runtime.tasks import end_tasks, start_task
 from ..runtime.time_limits import TimeLimit
 from ..settings.poll_policy import PollPolicy
-from .job_requests import look_at
+from .job_calls import look_at
 from .stale_guard import JobKey, JobState, Look, Moment, response_headers
 
 LONGEST_PAUSE: Final = 300.0

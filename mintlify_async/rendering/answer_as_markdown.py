@@ -1,4 +1,4 @@
-"""Markdown of complete answers: text, sources and suggestions as lists, and the escaping of titles. No I/O."""
+"""Markdown of complete answers: text, sources and suggestions as lists, and escaping of titles. No I/O."""
 
 from __future__ import annotations
 

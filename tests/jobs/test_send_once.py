@@ -23,8 +23,8 @@ from mintlify_async import (
     StateError,
 )
 from mintlify_async.errors import APIStatusError
-from mintlify_async.jobs.claims import OPEN, Claim, begin, claim_keys
 from mintlify_async.jobs.key_watch import KeyWatch
+from mintlify_async.jobs.ledger_records import OPEN, Claim, begin, claim_keys
 from mintlify_async.jobs.send_once import OnceSender, Recordings
 from mintlify_async.runtime import dates
 from mintlify_async.storage.store import change

@@ -19,7 +19,7 @@ from mintlify_async.errors import (
 from mintlify_async.http.sending import Sending
 from mintlify_async.http.session_core import Core, LoopResources
 from mintlify_async.jobs.handle import JobHandle, handle_for
-from mintlify_async.jobs.job_requests import created
+from mintlify_async.jobs.job_calls import created
 from mintlify_async.jobs.shared_polls import PollScheduler, scheduler_of
 from mintlify_async.model.job_record import Job
 from mintlify_async.model.job_ref import JobRef

@@ -28,7 +28,7 @@ from .. import extra_missing
 from ..memory_stream_store import MemoryStreamStore
 
 try:
-    from .refusals import RelayRefusal
+    from .refusal_texts import RelayRefusal
     from .relay import Relay
     from .running_answer import RelayedAnswer
 except ModuleNotFoundError as error:

@@ -18,7 +18,7 @@ from attrs import frozen
 from mintlify_async import StateError
 
 from .page_events import DONE, INTERRUPTED
-from .refusals import RelayRefusal
+from .refusal_texts import RelayRefusal
 
 if TYPE_CHECKING:
     from ..redis.redis_stream_store import RedisStreamStore

@@ -22,7 +22,7 @@ from ..memory_stream_store import MemoryStreamStore
 from .answer_log import TICK, Log, SharedLog
 from .chats import Chat
 from .client_address import ADDRESS_SHARE
-from .refusals import BUSY_TEXT, RESTARTING_TEXT, TOO_MANY_TEXT, RelayRefusal, retry_after_header
+from .refusal_texts import BUSY_TEXT, RESTARTING_TEXT, TOO_MANY_TEXT, RelayRefusal, retry_after_header
 from .running_answer import MAKE_WAY, AnswerHooks, Asker, RelayedAnswer, RunningAnswer
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from mintlify_async.runtime.logs import log_fields
 from .answer_log import MemoryLog
 from .page_events import THREAD_DOMAIN, SafeEvents, ThreadHider, frame, stored_message_json
 from .page_question import ID_CHARACTERS, PageQuestion, QuestionLimits, Wire, is_id, is_object
-from .refusals import AT_WORK_TEXT, GONE_TEXT, UNREADABLE_TEXT, RelayRefusal, masked, refusal_for
+from .refusal_texts import AT_WORK_TEXT, GONE_TEXT, UNREADABLE_TEXT, RelayRefusal, masked, refusal_for
 from .seal import SealError, ThreadSeal
 
 if TYPE_CHECKING:

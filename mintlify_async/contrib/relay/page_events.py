@@ -19,7 +19,7 @@ from mintlify_async.events import ReasoningDelta, StreamEvent, TextDelta
 from mintlify_async.model.secret import MASK
 
 from .page_question import Wire, is_field, is_id, is_list, is_object, shapes
-from .refusals import CUT_TEXT, STEP_FAILED_TEXT, masked
+from .refusal_texts import CUT_TEXT, STEP_FAILED_TEXT, masked
 
 OUR_DATA = "data-mintlify-"  # the prefix of the relay's own data parts
 

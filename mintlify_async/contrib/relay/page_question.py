@@ -16,7 +16,7 @@ from mintlify_async.checks import CURRENT_PATH_MAX_CHARACTERS as PATH_CHARACTERS
 from mintlify_async.checks import check_field, check_number
 from mintlify_async.model.strict_json import whole_characters
 
-from .refusals import TOO_LONG_TEXT, RelayRefusal
+from .refusal_texts import TOO_LONG_TEXT, RelayRefusal
 
 if TYPE_CHECKING:
     pass

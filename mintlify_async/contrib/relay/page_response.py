@@ -13,7 +13,7 @@ from starlette.responses import Response
 from mintlify_async.runtime.time_limits import TimeLimit
 
 from .page_events import KEEP_ALIVE
-from .refusals import RelayRefusal, log_refusal
+from .refusal_texts import RelayRefusal, log_refusal
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

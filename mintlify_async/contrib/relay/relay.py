@@ -35,7 +35,7 @@ from .chats import Chat, PageChat, StoredChats
 from .client_address import ClientAddresses
 from .page_question import PageQuestion, QuestionLimits, is_id, read_question
 from .page_response import PageResponse
-from .refusals import TOO_MANY_TEXT, RelayRefusal, refusal_for, retry_after_header
+from .refusal_texts import TOO_MANY_TEXT, RelayRefusal, refusal_for, retry_after_header
 from .request_body import BodyReader
 from .running_answer import Asker, EndHook, RelayedAnswer
 from .seal import ThreadSeal

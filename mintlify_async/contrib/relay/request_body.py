@@ -21,7 +21,7 @@ from mintlify_async.runtime.time_limits import TimeLimit
 
 from .client_address import ADDRESS_SHARE
 from .page_question import Wire, is_object
-from .refusals import BUSY_TEXT, RelayRefusal, retry_after_header
+from .refusal_texts import BUSY_TEXT, RelayRefusal, retry_after_header
 
 if TYPE_CHECKING:
     from starlette.requests import Request

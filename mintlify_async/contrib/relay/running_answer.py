@@ -26,7 +26,7 @@ from mintlify_async.runtime.time_limits import TimeLimit
 from .answer_log import TICK, MemoryLog
 from .chats import Chat
 from .page_events import DONE, INTERRUPTED, STOPPED, delta_frame, frame
-from .refusals import (
+from .refusal_texts import (
     AT_FAULT_TEXT,
     RESTARTING_TEXT,
     UNSAVED_TEXT,

@@ -19,7 +19,7 @@ import mintlify_async
 from mintlify_async.contrib.relay import MemoryStreamStore
 from mintlify_async.contrib.relay.answer_log import MemoryLog
 from mintlify_async.contrib.relay.page_response import PageResponse
-from mintlify_async.contrib.relay.refusals import BUSY_TEXT, TOO_MANY_TEXT
+from mintlify_async.contrib.relay.refusal_texts import BUSY_TEXT, TOO_MANY_TEXT
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import Customer
 from mintlify_async.testing.virtual_clock import virtual_time

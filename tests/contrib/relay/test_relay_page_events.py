@@ -18,7 +18,7 @@ from mintlify_async.contrib.relay.page_events import (
     frame,
     stored_message_json,
 )
-from mintlify_async.contrib.relay.refusals import STEP_FAILED_TEXT
+from mintlify_async.contrib.relay.refusal_texts import STEP_FAILED_TEXT
 from mintlify_async.events import ReasoningDelta, TextDelta
 
 CALL = ("providerExecuted", "dynamic")

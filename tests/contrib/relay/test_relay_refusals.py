@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from mintlify_async import RetryPolicy, Timeouts
-from mintlify_async.contrib.relay.refusals import CUT_TEXT, FAILED_TEXT, SLOW_TEXT
+from mintlify_async.contrib.relay.refusal_texts import CUT_TEXT, FAILED_TEXT, SLOW_TEXT
 from mintlify_async.testing import faults
 from mintlify_async.testing.virtual_clock import virtual_time
 from tests.support.relay_desk import HEAD, desk

@@ -15,7 +15,7 @@ pytest.importorskip("fastapi")
 from starlette.applications import Starlette
 
 from mintlify_async.contrib.relay import MemoryStreamStore
-from mintlify_async.contrib.relay.refusals import BUSY_TEXT
+from mintlify_async.contrib.relay.refusal_texts import BUSY_TEXT
 from tests.support.asgi_visitor import Visit
 from tests.support.relay_desk import ENDLESS, TURN, desk
 from tests.support.relay_kit import events, until, user_message

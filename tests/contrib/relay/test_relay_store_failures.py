@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from mintlify_async.contrib.relay import RelayedAnswer
-from mintlify_async.contrib.relay.refusals import UNSAVED_TEXT
+from mintlify_async.contrib.relay.refusal_texts import UNSAVED_TEXT
 from mintlify_async.storage import MemoryStore, SQLiteStore
 from mintlify_async.testing.virtual_clock import virtual_time
 from tests.support.relay_desk import HEAD, TURN, USER, again, desk, form, say, shown

@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from mintlify_async.contrib.relay.refusals import CUT_TEXT
+from mintlify_async.contrib.relay.refusal_texts import CUT_TEXT
 from mintlify_async.testing import LocalService
 from tests.support.redis_server import RedisServer
 from tests.support.relay_browser import RELEASES

@@ -1,4 +1,4 @@
-"""The requests for agent jobs: create a job, send a follow-up, poll. Each takes the core of a session."""
+"""Sends the requests for agent jobs: a new job, a follow-up, a poll. ``protocol.requests`` makes them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from ..runtime import dates
 from ..runtime.logs import log_fields
 from ..runtime.tasks import running_loop
 from ..settings.options import Observation
-from .claims import Claim, request_parts
 from .key_watch import KeyWatch
+from .ledger_records import Claim, request_parts
 from .send_once import OnceSender
 from .stale_guard import JobState, JobStates, Look, Moment, next_order, response_headers
 
