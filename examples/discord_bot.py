@@ -14,7 +14,15 @@ from contextlib import suppress
 
 import discord
 
-from mintlify_async import Limit, MintlifySession, Quota, QuotaExceededError, SQLiteStore, extras_markdown
+from mintlify_async import (
+    Limit,
+    MintlifySession,
+    Quota,
+    QuotaExceededError,
+    SQLiteStore,
+    StreamError,
+    extras_markdown,
+)
 
 HINT = "Ask me a question about the documentation, such as: How do I log in?"
 SORRY = "Sorry, I could not answer that. Please ask again in a moment."
@@ -63,6 +71,8 @@ class Bot(discord.Client):
                         sent.append(await message.reply(edit.text, suppress_embeds=True))
                     else:
                         await sent[-1].edit(content=edit.text)
+                if reply.aborted:
+                    raise StreamError("the service ended it early")
             if not sent:
                 await message.reply("I found nothing to say about that.")
         except QuotaExceededError:

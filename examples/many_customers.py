@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from attrs import frozen
 
-from mintlify_async import Answer, MintlifyError, MintlifySession, answer_markdown
+from mintlify_async import Answer, MintlifyError, MintlifySession, StreamError, answer_markdown
 
 log = logging.getLogger("many_customers")
 
@@ -46,6 +46,8 @@ async def report(session: MintlifySession, customer: Customer, question: str) ->
     """Print a customer's answer. An error for one customer does not affect the others."""
     try:
         answer = await ask(session, customer, question, user="1")
+        if answer.aborted:
+            raise StreamError("the service ended it early")
     except MintlifyError:
         log.exception("no answer for %s", customer.name)
         return False

@@ -52,6 +52,8 @@ async def ask_docs(question: str, context: Context[Docs, Any]) -> Answer:
         answer = await chat.ask(question)  # cancelling the call ends it here, and at the service
     except MintlifyError as error:
         raise ToolError(f"{type(error).__name__}: {error}") from None  # the model reads it
+    if answer.aborted:
+        raise ToolError("the service ended the answer early")
     pages = {page.url: page.title or "" for page in answer.sources if page.url}
     return Answer(text=answer.text, sources=pages)
 

@@ -42,6 +42,8 @@ async def ask_docs(context: RunContext[Request], question: str) -> dict[str, Any
         answer = await context.deps.chat.ask(question)
     except MintlifyError as error:
         return {"failed": str(error)}
+    if answer.aborted:
+        return {"failed": "the service ended the answer early"}
     return {"text": answer.text, "pages": [page.url for page in answer.sources]}
 
 

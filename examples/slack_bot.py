@@ -23,7 +23,15 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_chat_stream import AsyncChatStream
 
-from mintlify_async import Limit, MintlifySession, Quota, QuotaExceededError, SQLiteStore, extras_markdown
+from mintlify_async import (
+    Limit,
+    MintlifySession,
+    Quota,
+    QuotaExceededError,
+    SQLiteStore,
+    StreamError,
+    extras_markdown,
+)
 
 HINT = "Ask me a question about the documentation, such as: How do I log in?"
 SORRY = "Sorry, I could not answer that. Please ask again in a moment."
@@ -78,6 +86,8 @@ async def answer(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStrea
                         raise
                     stream = await say_stream(buffer_size=1)  # a new message gets the remaining text
                     await stream.append(markdown_text=edit.delta)
+            if reply.aborted:
+                raise StreamError("the service ended it early")
     except QuotaExceededError:
         with suppress(Exception):
             await say(ENOUGH, thread_ts=thread)

@@ -69,6 +69,8 @@ async def events(reply: Annotated[Reply, Depends(opened)]) -> StreamingResponse:
 async def answer(q: str) -> dict[str, Any]:
     try:
         found = await session.ask(q)
+        if found.aborted:
+            raise StreamError("the service ended it early")
     except MintlifyError as error:
         log.error("no answer: %s: %s", type(error).__name__, error)
         raise HTTPException(503, "no answer now") from None

@@ -21,7 +21,15 @@ from aiogram.types import Message
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from mintlify_async import Limit, MintlifySession, Quota, QuotaExceededError, SQLiteStore, extras_markdown
+from mintlify_async import (
+    Limit,
+    MintlifySession,
+    Quota,
+    QuotaExceededError,
+    SQLiteStore,
+    StreamError,
+    extras_markdown,
+)
 
 HINT = "Ask me a question about the documentation, such as: How do I log in?"
 SORRY = "Sorry, I could not answer that. Please ask again in a moment."
@@ -124,6 +132,8 @@ async def answer(message: Message, session: MintlifySession, store: SQLiteStore)
                     sent.append(await message.answer(html))
                 elif html != before:  # Telegram refuses an edit that changes nothing
                     await sent[-1].edit_text(html)
+            if reply.aborted:
+                raise StreamError("the service ended it early")
         if not sent:
             await message.answer("I found nothing to say about that.")
     except QuotaExceededError:

@@ -17,6 +17,7 @@ from mintlify_async import (
     MintlifyError,
     MintlifySession,
     SQLiteStore,
+    StreamError,
     extras_markdown,
 )
 
@@ -32,6 +33,8 @@ async def answer(chat: Conversation, question: str) -> None:
     async with chat.ask(question) as reply:
         async for text in reply.text_stream:
             write(text, end="")
+        if reply.aborted:
+            raise StreamError("the service ended it early")
         write(f"\n\n{extras_markdown(reply)}\n")
 
 

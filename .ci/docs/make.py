@@ -83,6 +83,9 @@ def command_line_page() -> str:
             parts += [f"### {name} {verb}", command_text(f"mintlify-async {name} {verb}", below)]
         calls = re.findall(r"(?m)^  (.*mintlify-async .*)$", command.epilog or "")
         parts.append("```bash\n" + "\n".join(calls) + "\n```" if calls else "")
+        typed = re.findall(r"(?m)^  (/\w+) +(.+)$", command.epilog or "")
+        rows = [(f"`{word}`", sentence(meaning)) for word, meaning in typed]
+        parts.append(table(("In the conversation", "Meaning"), rows) if rows else "")
     statuses = [
         (f"`{status}`", meaning.replace("|", "\\|")) for status, meaning in TABLES["exit_statuses"].items()
     ]

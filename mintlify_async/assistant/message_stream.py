@@ -3,7 +3,7 @@ r"""Reads one answer without I/O. Bytes, split in any way, become typed events a
 Feed the bytes as they arrive, then their end. Take events until there is none. An event is decoded and
 applied when it is taken, so ``message`` and ``text`` always match the events that were returned.
 
-An answer is complete only if ``finish``, ``abort``, ``error`` or ``[DONE]`` was received. Any other end
+A stream has ended only if ``finish``, ``abort``, ``error`` or ``[DONE]`` was received. Any other end
 raises an error with the partial answer. ``reply`` decides how long it reads after an end.
 
 >>> stream = MessageStream()

@@ -24,7 +24,7 @@ class SQLiteStore(SQLStore):
     """A store in a SQLite file, shared by all threads, event loops and processes of one computer.
 
     A step is on the disk when it returns. It raises :class:`~mintlify_async.errors.StateError` if the file
-    cannot be used, if another process locks it for 10 s, or if another version of this package wrote it. The
+    cannot be used, if another process locks it for 10 s, or if it has another format version. The
     store uses this computer's clock. While the clock is ahead, records with *keep* disappear and slots become
     free too early. They reappear when the clock is corrected, because expired records are deleted only after
     30 days. The first step that then reads a slot, a block or a claim from that time sets the record's date

@@ -189,3 +189,16 @@ async def test_an_apology_that_fails_ends_no_handler(service, ask, caplog):
     async with service.session() as session:
         await ask(session, "How do I log in?", AsyncMock(side_effect=RefusedError()))
     assert "ask: 400: no" in caplog.text
+
+
+@bots
+async def test_an_answer_that_the_service_ends_early_does_not_look_complete(service, ask, caplog):
+    """An `abort` raises no error. The person reads the apology, and the log has the reason."""
+    service.script.clear()
+    service.script.ask(events=[{"type": "start"}, {"type": "abort", "reason": "too long"}])
+    sending = AsyncMock()
+    async with service.session() as session:
+        await ask(session, "How do I log in?", sending)
+    said = [call.args[0] for call in sending.call_args_list if call.args]
+    assert said[-1].startswith("Sorry, I could not answer that.")
+    assert "the service ended it early" in caplog.text

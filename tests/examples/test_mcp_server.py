@@ -83,3 +83,12 @@ async def test_it_runs_over_stdio(service, tmp_path):
     assert answer["sources"]["https://docs.example/agent-jobs"] == "Agent jobs"
     assert "job_1 completed" in str(said)
     assert (tmp_path / "mcp-jobs.sqlite").exists()
+
+
+async def test_an_answer_that_the_service_ends_early_is_a_failure(service):
+    """An `abort` raises no error, so the tool looks at `aborted`. The model reads a failure."""
+    service.script.ask(events=[{"type": "start"}, {"type": "abort", "reason": "too long"}])
+    async with Client(mcp_server.server) as client:
+        failed, read = await call(client, "ask_docs", question="How do I log in?")
+    assert failed
+    assert "the service ended the answer early" in read

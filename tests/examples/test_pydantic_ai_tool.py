@@ -73,3 +73,10 @@ async def test_no_repetition_creates_a_second_job(session, service):
     assert "has a job already" in reworded
     await run(session, fix, name="ticket-18")
     assert service.requests.count("create_job") == 2
+
+
+async def test_an_answer_that_the_service_ends_early_is_a_failure(session, service):
+    """An `abort` raises no error, so the tool looks at `aborted`. The model reads a failure."""
+    service.script.ask(events=[{"type": "start"}, {"type": "abort", "reason": "too long"}])
+    (returned,) = await run(session, ("ask_docs", {"question": "How do I log in?"}))
+    assert returned == {"failed": "the service ended the answer early"}

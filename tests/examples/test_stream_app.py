@@ -77,3 +77,14 @@ async def test_a_complete_answer_is_json(url, service):
         found = (await client.get("/answer", params=ASKED)).json()
     assert found["text"] == "Press the button."
     assert [source["url"] for source in found["sources"]] == ["https://docs.acme.com/quickstart"]
+
+
+async def test_an_answer_that_the_service_ends_early_does_not_look_complete(url, service):
+    """An `abort` raises no error, so the app looks at `aborted`: no JSON, and `failed` in a stream."""
+    for _ in range(2):
+        service.script.ask(events=[{"type": "start"}, {"type": "abort", "reason": "too long"}])
+    async with httpx.AsyncClient(base_url=url) as client:
+        assert (await client.get("/answer", params=ASKED)).status_code == 503
+        events = (await client.get("/events", params=ASKED)).text
+    assert "event: failed" in events
+    assert "event: done" not in events

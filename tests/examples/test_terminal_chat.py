@@ -62,3 +62,15 @@ async def test_ctrl_c_stops_an_answer(service: LocalService, folder: Path):
         assert "Traceback" not in screen.output
     assert [len(request.json["messages"]) for request in service.requests.of("ask")] == [1, 1]
     assert service.requests[0].client_left
+
+
+async def test_an_answer_that_ends_early_does_not_look_complete(service: LocalService, folder: Path):
+    """An `abort` raises no error, so the program says that the answer is not complete."""
+    service.script.ask(events=[{"type": "start"}, {"type": "abort", "reason": "too long"}])
+    async with on_terminal(PROGRAM, env=child_environment(service)) as screen:
+        await screen.until("> ")
+        screen.press("How do I log in?\n")
+        await screen.until("Sorry, the answer is not complete: the service ended it early")
+        await screen.until("> ")
+        screen.press(CTRL_D)
+        assert await screen.ended() == 0

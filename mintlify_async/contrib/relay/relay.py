@@ -113,7 +113,7 @@ class Relay:
             contains the file.
         max_concurrent: Maximum number of running answers in this process. For the next request, the relay
             ends an answer without a browser. If there is none, the request gets 503. One IP address may use a
-            quarter of the places.
+            quarter of the places, or *max_per_user* if that is more.
         max_per_user: Maximum number of running answers for one user. The next request gets 429. With
             *streams*, if no browser reads an answer of the user, this answer is stopped instead. An answer
             runs until *on_end* has returned.
