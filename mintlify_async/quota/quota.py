@@ -199,7 +199,7 @@ class Quota:
         send_message: Follow-ups sent for a project in any hour.
         ask_per_key: Questions with one assistant key in 31 days.
         ask_per_organization: Questions to one domain in an hour.
-        ask_per_address: Questions from one IP address in a day.
+        ask_per_address: Questions from one IP address of your servers in a day.
         ask_per_user: Questions of each of your own users about one site in an hour. Users are distinguished
             by ``fp``. Every question then needs an ``fp`` other than ``"anonymous"``. The service has no such
             limit, so the default is None. A question takes a slot of every limit, or of none.
