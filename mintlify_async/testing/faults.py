@@ -1,5 +1,7 @@
 """Faults: the ways in which a failing server or network delivers a response.
 
+An error status such as 429 is a scripted response, not a fault.
+
 ::
 
     service.script.ask(fault=Cut(at=100, how="rst"))    # the answer to the next question
