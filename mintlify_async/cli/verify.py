@@ -52,7 +52,7 @@ NAMES = (
     *("a 429 without `Retry-After`", "a domain stands for an organization", "a month is at most 31 days"),
     *("only `id` and `status` of a job are certain", "a date without a zone is UTC"),
     *("`currentPath` counts code points", "framing", "part shapes", "the v1 endpoint"),
-    *("a stream is complete", "stale result", "the service may answer a poll with 404"),
+    *("a stream has ended", "stale result", "the service may answer a poll with 404"),
 )
 NO_SETTING = "no setting fixes this: record it with --record FILE and report it"
 OLD_STREAM = "AI SDK 4"
@@ -201,13 +201,13 @@ class Verification:
             self.unknown |= names
         match error:
             case None:
-                self.held("a stream is complete", f"it ended with {events[-1].to_wire()['type']}")
+                self.held("a stream has ended", f"it ended with {events[-1].to_wire()['type']}")
             case StreamDecodeError() if "not JSON" in str(error):
                 self.broken("framing", error)
             case StreamDecodeError() | StreamStateError():
                 self.broken("part shapes", error)
             case StreamInterruptedError(__cause__=None):
-                self.broken("a stream is complete", error, "except StreamInterruptedError: error.text")
+                self.broken("a stream has ended", error, "except StreamInterruptedError: error.text")
             case _:  # from the network or the service
                 self._failed(error)
 

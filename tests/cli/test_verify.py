@@ -85,7 +85,7 @@ BREACHES = [
     Breach("framing", lambda script: script.ask(body=[b'{"type":"start"}\n\n'])),
     Breach("part shapes", lambda script: script.ask(events=SHAPELESS, **TWICE)),
     Breach("the v1 endpoint", lambda script: script.ask(**OLD)),
-    Breach("a stream is complete", lambda script: script.ask(body=[START], **TWICE)),
+    Breach("a stream has ended", lambda script: script.ask(body=[START], **TWICE)),
 ]
 
 
@@ -142,7 +142,7 @@ async def test_all_is_well_with_the_local_service():
         *("base URL", "get-job path", "key prefixes", "thread headers", "`fp` defaults to `anonymous`"),
         "request id",
         *("only `id` and `status` of a job are certain", "framing", "part shapes", "the v1 endpoint"),
-        *("a stream is complete", "the service may answer a poll with 404"),
+        *("a stream has ended", "the service may answer a poll with 404"),
     ]
 
 
