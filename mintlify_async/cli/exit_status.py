@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from ..errors import ConfigurationError, JobFailedError, JobTimeoutError, MintlifyError, OutcomeUnknownError
-from .terminal import OutputError
-
 DONE = 0
 TROUBLE = 1  # an error of the service, the network or standard output
 USAGE = 2  # wrong arguments or settings
@@ -18,6 +15,16 @@ TERMINATED = 143  # 128 + SIGTERM
 
 def exit_status_of(error: Exception) -> int:
     """Return the exit status of a command that ends with *error*."""
+    # Imported here, because `--help` needs only the numbers.
+    from ..errors import (
+        ConfigurationError,
+        JobFailedError,
+        JobTimeoutError,
+        MintlifyError,
+        OutcomeUnknownError,
+    )
+    from .terminal import OutputError
+
     match error:
         case JobFailedError():
             return JOB_FAILED
