@@ -6,7 +6,14 @@ import pytest
 
 from mintlify_async import ConfigurationError, Ledger, MemoryStore, OutcomeUnknownError, SQLiteStore
 from mintlify_async.jobs import ledger as ledger_module
-from mintlify_async.testing import faults
+from mintlify_async.testing import LocalService, faults
+
+
+@pytest.fixture
+async def service():
+    """In real time, because a server in another process cannot stop virtual time."""
+    async with LocalService() as service:
+        yield service
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])
