@@ -61,13 +61,18 @@ class ContextItem(WireValue):
         return read_argument(cls, wire, "context")
 
 
+def _is_list(value: object) -> bool:
+    """Return whether *value* can be read as a list. A text and a mapping are mistakes."""
+    return hasattr(value, "__iter__") and not isinstance(value, str | Mapping)
+
+
 def context_fields(items: Sequence[ContextItem | Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the items of a question's context as the fields that are sent.
 
     Raises:
         ConfigurationError: *items* is no list of items, or an item is invalid.
     """
-    if isinstance(items, str | Mapping) or not hasattr(items, "__iter__"):
+    if not _is_list(items):
         raise ConfigurationError("context must be a list of ContextItem", field="context")
     return [_item_fields(item, f"context[{index}]") for index, item in enumerate(items)]
 
@@ -83,7 +88,7 @@ def _item_fields(item: ContextItem | Mapping[str, Any], name: str) -> dict[str, 
 
 
 def _groups(names: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(names, str | Mapping) or not hasattr(names, "__iter__"):
+    if not _is_list(names):
         raise ConfigurationError("filter.groups must be a list of strings", field="filter.groups")
     groups = tuple(names)
     for i, group in enumerate(groups):

@@ -106,9 +106,9 @@ def _link(title: str, url: str | None) -> str:
     return f"[{_plain(title)}]({_address(url)})" if url else _MARK_AT_START.sub(r"\1\\", _plain(title))
 
 
-_SPECIAL: Final = re.compile(r"([\\`*_~\[\]<>]|&(?=#?\w+;))")
+_ENTITY: Final = r"&(?=#?\w+;)"
+_SPECIAL: Final = re.compile(rf"([\\`*_~\[\]<>]|{_ENTITY})")
 _MARK_AT_START: Final = re.compile(r"^(?=[-+#]|[0-9]{1,9}[.)])([0-9]*)")  # of a list, a heading or a rule
-_ENTITY: Final = re.compile(r"&(?=#?\w+;)")
 _UNSAFE: Final = re.compile(r"[\s()<>\\\x00-\x1f\x7f]")
 
 
@@ -120,4 +120,4 @@ def _plain(text: str) -> str:
 def _address(url: str) -> str:
     """Return *url* with percent-encoding for characters that would end a Markdown link, or escape others."""
     encoded = _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), url)
-    return _ENTITY.sub(r"\\&", encoded)
+    return re.sub(_ENTITY, r"\\&", encoded)
