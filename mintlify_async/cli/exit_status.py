@@ -1,4 +1,4 @@
-"""The exit statuses of the command line, and the status for each error."""
+"""The exit statuses of the command line. ``error_advice`` has the status for each error."""
 
 from __future__ import annotations
 
@@ -11,30 +11,3 @@ UNKNOWN = 5  # a request was sent, and its outcome is unknown
 INTERRUPTED = 130  # Ctrl-C; shells use 128 + SIGINT
 CLOSED_PIPE = 141  # the program that reads standard output has exited: 128 + SIGPIPE
 TERMINATED = 143  # 128 + SIGTERM
-
-
-def exit_status_of(error: Exception) -> int:
-    """Return the exit status of a command that ends with *error*."""
-    # Imported here, because `--help` needs only the numbers.
-    from ..errors import (
-        ConfigurationError,
-        JobFailedError,
-        JobTimeoutError,
-        MintlifyError,
-        OutcomeUnknownError,
-    )
-    from .terminal import OutputError
-
-    match error:
-        case JobFailedError():
-            return JOB_FAILED
-        case JobTimeoutError():
-            return GAVE_UP
-        case OutcomeUnknownError():
-            return UNKNOWN
-        case OutputError():
-            return TROUBLE
-        case MintlifyError() if not isinstance(error, ConfigurationError):
-            return TROUBLE
-        case _:  # a setting, an argument, or a file that cannot be read or written
-            return USAGE
