@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mintlify_async import events
-from mintlify_async.assistant.decode import parse_event
+from mintlify_async.assistant.event_stream import parse_event
 from mintlify_async.errors import StreamDecodeError
 from mintlify_async.events import EVENT_TYPES, Data, StreamEvent, TextDelta, UnknownEvent
 from mintlify_async.model.wire_value import MISSING

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mintlify_async.assistant.decode import parse_event
+from mintlify_async.assistant.event_stream import parse_event
 from mintlify_async.assistant.message_builder import MessageBuilder
 from mintlify_async.errors import StreamStateError
 from mintlify_async.events import StreamEvent

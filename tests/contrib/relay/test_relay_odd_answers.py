@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mintlify_async.assistant.decode import parse_event
+from mintlify_async.assistant.event_stream import parse_event
 from mintlify_async.assistant.message_builder import MessageBuilder
 from tests.support.odd_answers import OddAnswers, encode
 from tests.support.relay_browser import NEWEST, page_program
