@@ -27,7 +27,7 @@ from ..errors import (
 from ..events import Finish, StreamEvent
 from ..http.attempts import open_answer
 from ..http.live_response import Grace
-from ..http.observer import note
+from ..http.observer import begin_observation, note
 from ..messages import Message
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
@@ -425,7 +425,16 @@ class Reply(Extras, AsyncOnly):
         self._core, self._connections = None, core.shared
         try:
             core.check_open()
-            self._observation = observation = core.observe_question(call)
+            if core.options.observer is not None:
+                self._observation = begin_observation(
+                    core.options.observer,
+                    "ask",
+                    domain=call.domain,
+                    conversation_id=None if call.thread is None else call.thread.id,
+                    input=call.text,
+                    base_url=core.shared.transport.base_url,
+                )
+            observation = self._observation
             with _UNOBSERVED if observation is None else observation.active():
                 if self._turn is None:
                     self._live = live_response = await open_answer(core, call, observation)

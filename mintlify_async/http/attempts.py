@@ -79,7 +79,7 @@ async def send_job(
     Args:
         core: The core of the session.
         call: The request.
-        single: Whether there is only one attempt.
+        single: Whether there is only one attempt, for the poll of a wait.
         sending: Records whether the last attempt was sent, however the request ends.
         observation: Gets each attempt.
 
@@ -131,6 +131,7 @@ class _Attempts:
 
     Attributes:
         name: The operation's name.
+        level: The log level of lines about the result.
         waits: Whether the call waits for a slot. The wait does not use up the time of the request.
         seconds: The time limit of the request, in seconds.
         deadline: When the request must have ended, by the loop's time. In the mode ``"wait"`` of the quota,
@@ -138,7 +139,6 @@ class _Attempts:
         number: The number of the attempt, from 1.
         sent_back: The number of attempts that were refused with 429 and wait for a slot again.
         waited: The time for which the call has waited for slots, in seconds.
-        answered: Whether a response has arrived.
         blocked: If the call waits for the end of a pause after a 429, the length of the pause, in seconds.
             Otherwise None.
         error: The error of the previous attempt. None for the first attempt.
@@ -160,6 +160,8 @@ class _Attempts:
         self.budget = core.shared.budget
         self.transport = resources.transport
         self.recordings = resources.recordings
+        # A wait makes many polls with a single attempt, so their level is DEBUG.
+        self.level = logging.DEBUG if single else logging.INFO
         self.call = call
         self.name: OperationName = call.operation.name
         self.sending = sending
@@ -173,15 +175,8 @@ class _Attempts:
         self.last_start = math.inf if within is None else now + within
         self.number = self.sent_back = 0
         self.waited = 0.0
-        self.answered = False
         self.blocked: float | None = None
         self.error: SendError | None = None
-
-    @property
-    def level(self) -> int:
-        """The log level of lines about the result. A wait makes many polls, so their level is DEBUG."""
-        is_poll = self.single and self.name == "get_job"
-        return logging.DEBUG if is_poll else logging.INFO
 
     async def run(self) -> Job | LiveResponse:
         """Make attempts until one succeeds or no other may follow."""
@@ -205,7 +200,15 @@ class _Attempts:
     async def _again(self, error: SendError, pause: float) -> float:
         """Drop the attempt that ended with *error*. Return the rest of *pause*, or raise *error*."""
         time = asyncio.get_running_loop().time
-        self._note_retry(pause)
+        log.info(
+            "%s failed, attempt %d; again in %.1f s",
+            self.name,
+            self.number,
+            pause,
+            extra=self._fields(error),
+        )
+        if self.observation is not None:
+            self.observation.event("retry", {"attempt": self.number, "delay": pause})
         next_start = time() + pause
         reason = await self.transport.unless_closed(self.sending.again(max(pause, self.blocked or 0.0)))
         self.blocked = None
@@ -225,7 +228,6 @@ class _Attempts:
                 if error.reason != NO_KEY:
                     raise
                 return error
-        self.answered = False
         began = asyncio.get_running_loop().time()
         try:
             with logged_if_slow(_NO_ANSWER, self.name, SECONDS, self.number, fields=self._fields):
@@ -235,8 +237,6 @@ class _Attempts:
                 await self._refund(slot)
             if not isinstance(error, SEND_ERRORS):
                 raise
-            if not self.answered:
-                self._note(began, None, error)
             return error
 
     async def _exchange(self, key: Secret, began: float) -> Job | LiveResponse:
@@ -244,10 +244,13 @@ class _Attempts:
         call, assumptions, fresh = self.call, self.options.assumptions, self.number > 1
         limit = self._limit(began)
         self.sending.ends_at = limit.at
-        answer = await self.transport.send(
-            call, key, limit, self.sending, fresh=fresh, total_at=self.deadline
-        )
-        self.answered = True
+        try:
+            answer = await self.transport.send(
+                call, key, limit, self.sending, fresh=fresh, total_at=self.deadline
+            )
+        except SEND_ERRORS as error:
+            self._note(began, None, error)
+            raise
         _hide(answer, key)
         if call.thread is not None and call.thread.key is not None and isinstance(answer, WholeResponse):
             _hide(answer, call.thread.key)  # a live body is masked later, because the key is read from there
@@ -316,7 +319,7 @@ class _Attempts:
         """Take a slot of the quota."""
         if self.quota is None:
             return None
-        slot = self.quota.lease(_counted(self.call), _scope_of(self.call, key))
+        slot = self.quota.lease(*_counted(self.call, key))
         try:
             return await self._take(slot)
         except QuotaExceededError as refusal:
@@ -375,7 +378,7 @@ class _Attempts:
 
         wait = retry_after_seconds(answer.headers, dates.now())
         try:
-            block = quota.block(_counted(self.call), _scope_of(self.call, key), wait)
+            block = quota.block(*_counted(self.call, key), wait)
             async with asyncio.timeout(self.sending.patience(BLOCK_SECONDS)):
                 await self.transport.unless_closed(block)
         except Exception as error:  # the service's refusal is more useful
@@ -477,12 +480,6 @@ class _Attempts:
             facts["error"] = type(error).__name__ if error is not None else None
             observation.event("attempt", {name: fact for name, fact in facts.items() if fact is not None})
 
-    def _note_retry(self, pause: float) -> None:
-        fields = self._fields(self.error)
-        log.info("%s failed, attempt %d; again in %.1f s", self.name, self.number, pause, extra=fields)
-        if self.observation is not None:
-            self.observation.event("retry", {"attempt": self.number, "delay": pause})
-
 
 @lru_cache(maxsize=16)
 def _announce(name: str, text: str) -> None:
@@ -491,9 +488,9 @@ def _announce(name: str, text: str) -> None:
 
 
 def _outcome_unknown(call: Call, error: SendError, sending: Sending) -> OutcomeUnknownError:
-    what, look = call.operation.costs, "look at the dashboard or the repository before sending it again"
     return OutcomeUnknownError(
-        f"{error}; {what} may have been accepted, so it was not sent again: {look}",
+        f"{error}; {call.operation.costs} may have been accepted, so it was not sent again: "
+        f"{sending.next_step}",
         operation=call.operation.name,
         project_id=call.project_id,
         job_id=call.job_id,
@@ -516,15 +513,11 @@ def _unknown_reason(error: SendError) -> str:
     return "server_error" if isinstance(error, APIStatusError) else "unreadable_answer"
 
 
-def _counted(call: Call) -> CountedOperation:
-    name = call.operation.name
+def _counted(call: Call, key: str) -> tuple[CountedOperation, QuotaScope]:
+    """Return the operation and the scope for which the quota counts *call*."""
+    name, place = call.operation.name, call.domain or call.project_id or ""
     assert name != "get_job"  # no quota counts polls
-    return name
-
-
-def _scope_of(call: Call, key: str) -> QuotaScope:
-    place = call.domain or call.project_id or ""
-    return _scope(place, key if call.operation.key == "assistant" else None, call.fp)
+    return name, _scope(place, key if call.operation.key == "assistant" else None, call.fp)
 
 
 async def _scope_now(core: Core, operation: CountedOperation, place: str, fp: str = "") -> QuotaScope:

@@ -17,17 +17,8 @@ import yarl
 from aiohttp import payload
 from aiohttp.abc import AbstractStreamWriter
 
-from ..argument_checks import (
-    EXITING,
-    is_exiting,
-)
-from ..errors import (
-    APIConnectionError,
-    MintlifyError,
-    StateError,
-    UnexpectedResponseError,
-    printable,
-)
+from ..argument_checks import EXITING, is_exiting
+from ..errors import APIConnectionError, MintlifyError, StateError, UnexpectedResponseError
 from ..model.response_info import Headers
 from ..model.secret import Secret
 from ..protocol.byte_limits import ANSWER_MAX_BYTES, ERROR_MAX_BYTES, HEADER_MAX_BYTES
@@ -255,7 +246,7 @@ class Transport:
                 log.warning(
                     "%s was cancelled after it was sent; the service may have accepted it: %s",
                     call.operation.name,
-                    _next_step(sending.dedupe_key),
+                    sending.next_step,
                     extra=log_fields(call.operation.name, job_id=call.job_id),
                 )
             if body is not None:
@@ -391,15 +382,6 @@ class Transport:
             session.detach()
             if connector is not None:
                 _close_connector(connector)
-
-
-def _next_step(dedupe_key: str | None) -> str:
-    if dedupe_key is None:
-        return "look at the dashboard or the repository before you send it again"
-    return (
-        f"call it again with dedupe_key {printable(dedupe_key, 80)!r}, which sends nothing, and returns the "
-        "job or says how to find it"
-    )
 
 
 class _Connector(aiohttp.TCPConnector):
