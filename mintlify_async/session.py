@@ -208,9 +208,7 @@ class MintlifySession:
         Raises:
             ConfigurationError: *ref* names no job, or it is an id without a project.
         """
-        core = self._core.check_open()
-        project = core.options.project_id if project_id is None else core.options.project(project_id)
-        return handle_for(core, ref, project_id=project)
+        return handle_for(self._core.check_open(), ref, project_id=project_id)
 
     async def run_job(
         self,
@@ -526,8 +524,6 @@ class MintlifySession:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a MintlifySession has keys and cannot be pickled; create one in the other process")
-
-    # Inside -------------------------------------------------------------------------------------
 
 
 def record_requests(session: MintlifySession, recorder: RequestRecorder | None) -> None:

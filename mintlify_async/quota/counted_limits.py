@@ -130,10 +130,6 @@ class Gate:
         """The key of the record with the length of the last block. The next block is twice as long."""
         return f"{self.room}/pauses/{self.name}"
 
-    def seconds(self, limit: str) -> float:
-        """Return the length of the window of *limit*, in seconds."""
-        return self.windows[self.names.index(limit)].seconds
-
     def refusal(self, result: TakeResult) -> QuotaExceededError:
         """Return the error for a call that does not wait, without a limit's name if the service refused."""
         if result.blocked:
@@ -197,13 +193,8 @@ def gate_of(
             key = f"{room}/slots/{limit_name}{length}:{_fingerprint(holder)}"
             windows[limit_name] = Window(key=key, amount=limit.amount, seconds=limit.per)
     user_line = f"{name}/{_fingerprint(holders[USER_LIMIT])}" if USER_LIMIT in windows else None
-    return Gate(
-        name=name,
-        room=room,
-        names=tuple(windows),
-        windows=tuple(windows.values()),
-        user_line=user_line,
-    )
+    names, lengths = tuple(windows), tuple(windows.values())
+    return Gate(name=name, room=room, names=names, windows=lengths, user_line=user_line)
 
 
 def block_seconds(gate: Gate, snapshot: Snapshot, stated: float | None) -> float | None:
