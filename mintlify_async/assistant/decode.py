@@ -1,8 +1,4 @@
-"""Decodes the data of one server-sent event into a typed event, or raises StreamDecodeError.
-
->>> parse_event('{"type":"text-delta","id":"0","delta":"Hi"}')
-TextDelta(id='0', delta='Hi')
-"""
+"""Decodes the data of one server-sent event into a typed event, or raises StreamDecodeError."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from ..model.secret import mask_keys, mask_text
 from ..model.strict_json import EXCERPT_CHARACTERS, decode_json, scan_text
 from ..model.wire_value import EMPTY, read_value
 
-__all__ = ["DONE", "DeltaDecoder", "build_event", "parse_event", "parse_json"]
+__all__ = ["DONE", "DeltaDecoder", "build_event", "parse_json"]
 
 DONE: Final = "[DONE]"
 """The data that ends an answer and is no event. ``message_stream`` and the kit's ``redaction`` use it."""
@@ -75,16 +71,6 @@ def undecodable(problem: str, data: str) -> StreamDecodeError:
     return StreamDecodeError(f"{problem}: {printable(excerpt)}", excerpt=excerpt)
 
 
-def parse_event(data: str) -> StreamEvent:
-    """Return the event in *data*, the data of one server-sent event.
-
-    Raises:
-        StreamDecodeError: *data* is not a JSON object with a ``type``, or a required field of that type is
-            missing or has another type.
-    """
-    return build_event(parse_json(data), data)
-
-
 def parse_json(data: str) -> Any:
     """Return the JSON value of *data*. Raises StreamDecodeError if there is none."""
     return decode_json(data, lambda problem: undecodable(f"the event {problem}", data))
@@ -94,7 +80,8 @@ def build_event(content: Any, data: str) -> StreamEvent:
     """Return the event of *content*, which is the JSON value of *data*.
 
     Raises:
-        StreamDecodeError: As for :func:`parse_event`.
+        StreamDecodeError: *content* is not a JSON object with a ``type``, or a required field of that type is
+            missing or has another type.
     """
     wire: dict[str, Any] = content if content.__class__ is dict else {}
     kind = wire.get("type")
