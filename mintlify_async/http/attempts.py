@@ -155,11 +155,8 @@ class _Attempts:
     ) -> None:
         """Start to count the time."""
         now, within = asyncio.get_running_loop().time(), core.options.retry.within
-        resources = core.shared.loops.get()
-        self.options = core.options
-        self.budget = core.shared.budget
-        self.transport = resources.transport
-        self.recordings = resources.recordings
+        self.core = core
+        self.resources = core.shared.loops.get()
         # A wait makes many polls with a single attempt, so their level is DEBUG.
         self.level = logging.DEBUG if single else logging.INFO
         self.call = call
@@ -184,7 +181,7 @@ class _Attempts:
         while True:
             outcome = await self._attempt(pause)
             if not isinstance(outcome, Exception):
-                self.budget.succeeded()
+                self.core.shared.budget.succeeded()
                 if log.isEnabledFor(self.level):
                     self._log_success(outcome)
                 return outcome
@@ -210,7 +207,9 @@ class _Attempts:
         if self.observation is not None:
             self.observation.event("retry", {"attempt": self.number, "delay": pause})
         next_start = time() + pause
-        reason = await self.transport.unless_closed(self.sending.again(max(pause, self.blocked or 0.0)))
+        reason = await self.resources.transport.unless_closed(
+            self.sending.again(max(pause, self.blocked or 0.0))
+        )
         self.blocked = None
         if reason is not None:
             error.add_note(f"it was not sent again: {reason}")
@@ -220,7 +219,7 @@ class _Attempts:
     async def _attempt(self, pause: float) -> Job | LiveResponse | SendError:
         """Send the request once, after *pause*. Return the result, or the error."""
         self.number += 1
-        key, slot = self.options.key(self.call.operation.key).check(), None
+        key, slot = self.core.options.key(self.call.operation.key).check(), None
         if key is None or self.error is not None or self.quota is not None:
             try:
                 key, slot = await self._ready(pause)
@@ -241,11 +240,11 @@ class _Attempts:
 
     async def _exchange(self, key: Secret, began: float) -> Job | LiveResponse:
         """Send the request, mask secrets in the response, and read its headers."""
-        call, assumptions, fresh = self.call, self.options.assumptions, self.number > 1
+        call, assumptions, fresh = self.call, self.core.options.assumptions, self.number > 1
         limit = self._limit(began)
         self.sending.ends_at = limit.at
         try:
-            answer = await self.transport.send(
+            answer = await self.resources.transport.send(
                 call, key, limit, self.sending, fresh=fresh, total_at=self.deadline
             )
         except SEND_ERRORS as error:
@@ -275,7 +274,7 @@ class _Attempts:
         if isinstance(answer, LiveResponse) or not answer.is_success:
             return None
         id_is_enough = bool(self.call.operation.costs)
-        job = read_job(self.options.assumptions, answer, self.number, id_is_enough=id_is_enough)
+        job = read_job(self.core.options.assumptions, answer, self.number, id_is_enough=id_is_enough)
         self.sending.job_id = job.id
         return job
 
@@ -284,7 +283,9 @@ class _Attempts:
         cancelled = cancel_requests()
         slot: Lease | None = None
         try:
-            key, slot = await self.transport.unless_closed(self.sending.ready(self._key_and_slot(pause)))
+            key, slot = await self.resources.transport.unless_closed(
+                self.sending.ready(self._key_and_slot(pause))
+            )
             if cancel_requests() > cancelled:  # swallowed by the user's key function or store
                 raise asyncio.CancelledError
         except BaseException:
@@ -309,7 +310,7 @@ class _Attempts:
         block = asyncio.timeout_at(limit.at if limit.at < math.inf else None)
         try:
             async with block:
-                return await _revealed(self.options.key(self.call.operation.key), self.name)
+                return await _revealed(self.core.options.key(self.call.operation.key), self.name)
         except TimeoutError:
             pass  # of this block, because a TimeoutError of the function is an APIConnectionError
         what = "the function that makes the key did not return"
@@ -357,7 +358,7 @@ class _Attempts:
             return
         failure = "a slot of the quota could not be given back"
         patience = self.sending.patience(CLEAN_UP_SECONDS)
-        await self.recordings.insist(slot.refund, failure, patience, self._fields())
+        await self.resources.recordings.insist(slot.refund, failure, patience, self._fields())
 
     def _limit(self, now: float) -> AttemptLimit:
         """Return the limit of an attempt that starts *now*."""
@@ -380,7 +381,7 @@ class _Attempts:
         try:
             block = quota.block(*_counted(self.call, key), wait)
             async with asyncio.timeout(self.sending.patience(BLOCK_SECONDS)):
-                await self.transport.unless_closed(block)
+                await self.resources.transport.unless_closed(block)
         except Exception as error:  # the service's refusal is more useful
             why = str(error) or "the quota's store did not answer in time"
             log.warning(
@@ -408,7 +409,7 @@ class _Attempts:
                 extra=self._fields(error),
             )
             return 0.0
-        pause = self.options.retry.delay(
+        pause = self.core.options.retry.delay(
             self.name,
             self.sending.outcome,
             attempt=self.number - self.sent_back,
@@ -421,7 +422,7 @@ class _Attempts:
         start = asyncio.get_running_loop().time() + pause
         if start + LAST_ATTEMPT_SECONDS > self.deadline or start > self.last_start:
             return None
-        return pause if self.budget.take() else None
+        return pause if self.core.shared.budget.take() else None
 
     def _verdict(self, error: SendError) -> MintlifyError:
         """Return the error for the caller if no attempt may follow."""
@@ -464,7 +465,7 @@ class _Attempts:
             return
         seconds = asyncio.get_running_loop().time() - began
         status = answer.status if answer is not None else None
-        id = request_id(self.options.assumptions, answer.headers) if answer is not None else None
+        id = request_id(self.core.options.assumptions, answer.headers) if answer is not None else None
         log.debug(
             "%s %s: %s in %.0f ms, attempt %d, request id %.80r",
             self.call.operation.method,
