@@ -256,7 +256,10 @@ class MessageStream:
                 return None
             if not data.strip(" \t\r\n"):
                 return None  # a proxy's heartbeat without content
-            event = self._decode(data)
+            content = parse_json(data)
+            if content.__class__ is dict and not _THREAD_FIELDS.isdisjoint(content):
+                self._finder.look(content)
+            event = build_event(content, data)
             if isinstance(event, Start) and self.events_seen and self._builder.is_replaced_by(event):
                 self.earlier_text = self.growing_text().initial  # because it may have been shown
             self._builder.apply(event)  # unchanged, because two ids may differ only in lone surrogates
@@ -274,13 +277,6 @@ class MessageStream:
             self._text = None
         elif self._text is not None:
             self._texts.append(self._text.after(event))
-
-    def _decode(self, data: str) -> StreamEvent:
-        """Decode an event of any type, and record its thread."""
-        content = parse_json(data)
-        if content.__class__ is dict and not _THREAD_FIELDS.isdisjoint(content):
-            self._finder.look(content)
-        return build_event(content, data)
 
     def _readable(self, event: StreamEvent, data: str) -> StreamEvent:
         """Return *event* without lone surrogates and keys. Record the end that it announces."""

@@ -57,7 +57,6 @@ ABANDONED_AFTER: Final = 5.0
 
 _log = logging.getLogger("mintlify_async")
 _ending: set[asyncio.Task[None]] = set()  # asyncio keeps only weak references to tasks
-_UNOBSERVED: Final = nullcontext()
 
 
 State: TypeAlias = Literal["not started", "opening", "open", "read", "failed", "closed"]
@@ -188,9 +187,7 @@ class Reply(Extras, AsyncOnly):
         While the answer grows, reading the text again costs only the new text.
         """
         stream = self._begun()
-        if not self.closed:
-            return stream.text
-        return stream.partial_text
+        return stream.partial_text if self.closed else stream.text
 
     @property
     def earlier_text(self) -> str:
@@ -435,7 +432,7 @@ class Reply(Extras, AsyncOnly):
                     base_url=core.shared.transport.base_url,
                 )
             observation = self._observation
-            with _UNOBSERVED if observation is None else observation.active():
+            with nullcontext() if observation is None else observation.active():
                 if self._turn is None:
                     self._live = live_response = await open_answer(core, call, observation)
                 else:
