@@ -65,7 +65,7 @@ from .message_builder import GrowingText, MessageBuilder
 from .sse import SSEDecoder
 from .thread_finder import THREAD_FIELDS, ThreadFinder
 
-__all__ = ["DONE", "MessageStream", "parse_event"]
+__all__ = ["DONE", "MessageStream"]
 
 _HEAD_BYTES: Final = 4096
 """If a body is not an event stream, this number of its bytes is kept for the excerpt of an error."""
@@ -137,16 +137,6 @@ def undecodable(problem: str, data: str) -> StreamDecodeError:
     return StreamDecodeError(f"{problem}: {printable(excerpt)}", excerpt=excerpt)
 
 
-def parse_event(data: str) -> StreamEvent:
-    """Return the event in *data*, the data of one server-sent event.
-
-    Raises:
-        StreamDecodeError: *data* is not a JSON object with a ``type``, or a required field of that type is
-            missing or has another type.
-    """
-    return build_event(parse_json(data), data)
-
-
 def parse_json(data: str) -> Any:
     """Return the JSON value of *data*. Raises StreamDecodeError if there is none."""
     return decode_json(data, lambda problem: undecodable(f"the event {problem}", data))
@@ -156,7 +146,8 @@ def build_event(content: Any, data: str) -> StreamEvent:
     """Return the event of *content*, which is the JSON value of *data*.
 
     Raises:
-        StreamDecodeError: As for :func:`parse_event`.
+        StreamDecodeError: *content* is not a JSON object with a ``type``, or a required field of that type is
+            missing or has another type.
     """
     wire: dict[str, Any] = content if content.__class__ is dict else {}
     kind = wire.get("type")
@@ -186,19 +177,17 @@ class MessageStream:
     Attributes:
         events_seen: The number of events returned up to now.
         ended: Whether there are no more events.
+        earlier_text: The text of the messages that a ``start`` with another id replaced.
     """
 
     def __init__(
         self, message: Message | None = None, thread: Thread | None = None, site: str | None = None
     ) -> None:
         self._builder = MessageBuilder(message)
-        self._earlier: list[str] = []  # the texts of replaced messages
-        self._has_halves = False  # whether the message may contain a lone surrogate
         self._finder = ThreadFinder(thread)
         self._site = site
-        self._text: GrowingText | None = (
-            None  # set once the text was read, so that each reading costs only the new text
-        )
+        # Set once the text was read, so that each reading costs only the new text.
+        self._text: GrowingText | None = None
         self._texts: list[str] = []
         self._sse_decoder = SSEDecoder()
         self._deltas = DeltaDecoder()
@@ -210,6 +199,7 @@ class MessageStream:
         self._ends: dict[str, StreamEvent | None] = {}  # each type's last event that announced an end
         self.events_seen = 0
         self.ended = False
+        self.earlier_text = ""
 
     # Input ------------------------------------------------------------------------------------
 
@@ -304,9 +294,12 @@ class MessageStream:
                 return None
             if not data.strip(" \t\r\n"):
                 return None  # a proxy's heartbeat without content
-            event = self._decode(data)
+            content = parse_json(data)
+            if content.__class__ is dict and not THREAD_FIELDS.isdisjoint(content):
+                self._finder.look(content)
+            event = build_event(content, data)
             if isinstance(event, Start) and self.events_seen and self._builder.is_replaced_by(event):
-                self._keep_text()
+                self.earlier_text = self.growing_text().initial  # because it may have been shown
             self._builder.apply(event)  # unchanged, because two ids may differ only in lone surrogates
             event = self._readable(event, data)
         except StreamError as error:
@@ -316,12 +309,6 @@ class MessageStream:
             self._note_text(event)
         return event
 
-    def _keep_text(self) -> None:
-        """Keep the text of a replaced message, because it may have been shown."""
-        text = self.growing_text().initial
-        if text:
-            self._earlier.append(text)
-
     def _note_text(self, event: StreamEvent) -> None:
         """Add the text of *event* to the text that was already read."""
         if isinstance(event, (Start, ResetStep)):  # these events may discard text
@@ -329,18 +316,11 @@ class MessageStream:
         elif self._text is not None:
             self._texts.append(self._text.after(event))
 
-    def _decode(self, data: str) -> StreamEvent:
-        """Decode an event of any type, and record its thread."""
-        content = parse_json(data)
-        if content.__class__ is dict and not THREAD_FIELDS.isdisjoint(content):
-            self._finder.look(content)
-        return build_event(content, data)
-
     def _readable(self, event: StreamEvent, data: str) -> StreamEvent:
         """Return *event* without lone surrogates and keys. Record the end that it announces."""
         if "\\ud" in data or "\\uD" in data:  # only an escape can contain a lone surrogate
             whole_event = without_halves(event)
-            self._has_halves = self._has_halves or whole_event is not event
+            self._builder.has_halves = self._builder.has_halves or whole_event is not event
             piece = _PIECES.get(event.__class__)
             event = whole_event if piece is None else evolve(whole_event, **{piece: getattr(event, piece)})
         if isinstance(event, ErrorEvent):
@@ -473,39 +453,31 @@ class MessageStream:
 
     def _message(self, *, streaming: bool) -> Message:
         message = self._builder.message
-        if not (self._has_halves or self._builder.has_halves):
-            return message
-        return whole_message(message, streaming=streaming)
+        return whole_message(message, streaming=streaming) if self._builder.has_halves else message
 
     @property
     def text(self) -> str:
         """The text of the events returned up to now, for display."""
         if self._text is None:
             self._text = self.growing_text()
-            self._texts = [*self._earlier, self._text.initial]
+            self._texts = [self._text.initial]
         self._texts[:] = ["".join(self._texts)]
         return self._texts[0]
 
     @property
     def text_so_far(self) -> str:
         """Like :attr:`text`, for a caller that reads the text once, so later events cost no extra time."""
-        return "".join([*self._earlier, self.growing_text().initial])
+        return self.growing_text().initial
 
     @property
     def partial_text(self) -> str:
         """Like :attr:`text`, for use after the last event."""
         text = self.growing_text()
-        return "".join([*self._earlier, text.initial, text.close()])
-
-    @property
-    def earlier_text(self) -> str:
-        """The text of the messages that a ``start`` with another id replaced."""
-        return "".join(self._earlier)
+        return text.initial + text.close()
 
     def growing_text(self) -> GrowingText:
         """Return the text of the events returned up to now. Later events are added to it."""
-        begun = self.events_seen > 0
-        return GrowingText(self._builder, self._site, has_earlier=bool(self._earlier), begun=begun)
+        return GrowingText(self._builder, self._site, self.earlier_text, begun=self.events_seen > 0)
 
     @property
     def thread(self) -> Thread | None:

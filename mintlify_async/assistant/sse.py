@@ -120,7 +120,7 @@ class SSEDecoder:
         return events
 
     def _add_line(self, line: str) -> None:
-        size = self._data_bytes + (len(line) if line.isascii() else _size(line))
+        size = self._data_bytes + _size(line)
         if size > MAX_EVENT_BYTES:
             self._give_up(line)
         elif line.startswith("data:") or line == "data":

@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from ..errors import StateError
+from ..errors import StateError, printable
 from ..runtime import clock
 from ..settings.retry_policy import Outcome
 
@@ -87,6 +87,16 @@ class Sending:
     def had_no_effect(self) -> bool:
         """Whether the last attempt started nothing, because it was not sent or was refused."""
         return self.outcome != "unknown"
+
+    @property
+    def next_step(self) -> str:
+        """What the user should do if the outcome of the request is unknown."""
+        if self.dedupe_key is None:
+            return "look at the dashboard or the repository before you send it again"
+        return (
+            f"call it again with dedupe_key {printable(self.dedupe_key, 80)!r}, which sends nothing, and "
+            "returns the job or says how to find it"
+        )
 
     async def ready(self, step: Awaitable[T]) -> T:
         """Wait for *step*, which gets the key and a slot. If this call raises, there is no attempt."""

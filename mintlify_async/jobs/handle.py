@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 from attrs import evolve
 
-from ..argument_checks import check_seconds, check_wait
-from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
+from ..argument_checks import check_seconds, check_wait, check_word
+from ..errors import APITimeoutError, JobFailedError, NotFoundError, StateError, printable
 from ..http.observer import note_job
 from ..http.send_progress import Sending
 from ..http.session_core import Core
@@ -265,8 +265,7 @@ class JobHandle(InModels):
             headers=headers,
             extra_body=extra_body,
         )
-        if on_active not in ("send", "wait", "raise"):
-            raise ConfigurationError("on_active must be 'send', 'wait' or 'raise'", field="on_active")
+        check_word(on_active, "on_active", ("send", "wait", "raise"))
         until = call.until(asyncio.get_running_loop().time())
         if dedupe_key is None:
             await self._before_send(on_active, until)
@@ -367,7 +366,8 @@ def handle_for(core: Core, target: object, *, project_id: str | None = None) -> 
         target = target.ref
     elif isinstance(target, Job):
         target = target.id
-    ref = JobRef.of(target, project_id if project_id is not None else core.options.project_id)
+    project = core.options.project_id if project_id is None else core.options.project(project_id)
+    ref = JobRef.of(target, project)
     state = states_of(core).of(ref, core.options.poll.settle_seconds)
     return FollowUp(core, state) if ref.awaiting_turn else JobHandle(core, state)
 

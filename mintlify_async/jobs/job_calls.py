@@ -13,7 +13,7 @@ from ..argument_checks import check_dedupe_key
 from ..errors import ConfigurationError, UnexpectedResponseError, printable
 from ..http.attempts import send_job
 from ..http.header_times import http_date
-from ..http.observer import following, note, note_job
+from ..http.observer import begin_observation, following, note, note_job
 from ..http.send_progress import Sending
 from ..http.session_core import Core
 from ..model.job_record import Job
@@ -61,7 +61,10 @@ def observed(
         return following(core.observation, active=active, ends=False)
     if core.options.observer is None:
         return nullcontext()
-    observation = core.observe(operation, project_id=project_id, conversation_id=job_id)
+    base_url = core.shared.transport.base_url
+    observation = begin_observation(
+        core.options.observer, operation, project_id=project_id, conversation_id=job_id, base_url=base_url
+    )
     return nullcontext() if observation is None else following(observation, active=active, ends=True)
 
 

@@ -189,14 +189,10 @@ class OnceSender:
 
 
 def _held(holder: Claim) -> StateError:
-    key, since, unknown_from = (
-        printable(holder.key, 80),
-        clock.as_text(holder.since),
-        clock.as_text(holder.unknown_from),
-    )
     return StateError(
-        f"another call has been sending {holder.operation} with dedupe_key {key!r} since {since}; from "
-        f"{unknown_from} its outcome counts as unknown; this call has sent nothing in its time"
+        f"another call has been sending {holder.operation} with dedupe_key {printable(holder.key, 80)!r} "
+        f"since {clock.as_text(holder.since)}; from {clock.as_text(holder.unknown_from)} its outcome counts "
+        "as unknown; this call has sent nothing in its time"
     )
 
 

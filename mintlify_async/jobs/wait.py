@@ -35,7 +35,7 @@ from ..http.session_core import Core
 from ..model.job_record import Job
 from ..protocol.requests import get_job_call
 from ..runtime import clock
-from ..settings.poll_policy import FIRST, NOT_FOUND_SECONDS, SHORTEST
+from ..settings.poll_policy import NOT_FOUND_SECONDS, SHORTEST
 from ..settings.retry_policy import TRY_AGAIN_STATUSES
 from .shared_polls import scheduler_of
 from .stale_guard import JobState, Look, next_order
@@ -137,7 +137,7 @@ class JobWait:
     def _due(self) -> float:
         """Return the time at which the next poll is due."""
         if self._polls == 0:
-            return self._began + FIRST
+            return self._began
         delay = self._policy.delay(self._polls, random.random())
         counts_in = self._state.counts_in(self._looked_at)
         if counts_in is not None:  # only the poll at the end of the window can be accepted

@@ -16,7 +16,6 @@ import hashlib
 import logging
 import math
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import Final, Literal, Self
 
 from attrs import field, frozen
@@ -29,6 +28,7 @@ from ..argument_checks import (
     check_seconds,
     check_store,
     check_text,
+    check_word,
 )
 from ..errors import CauseSummary, ConfigurationError, QuotaExceededError, StateError, printable
 from ..storage import MemoryStore, TakeResult, Window
@@ -152,10 +152,6 @@ class Gate:
         """The key of the record with the length of the last block. The next block is twice as long."""
         return f"{self.room}/pauses/{self.name}"
 
-    def seconds(self, limit: str) -> float:
-        """Return the length of the window of *limit*, in seconds."""
-        return self.windows[self.names.index(limit)].seconds
-
     def refusal(self, result: TakeResult) -> QuotaExceededError:
         """Return the error for a call that does not wait, without a limit's name if the service refused."""
         if result.blocked:
@@ -219,13 +215,8 @@ def gate_of(
             key = f"{room}/slots/{limit_name}{length}:{_fingerprint(holder)}"
             windows[limit_name] = Window(key=key, amount=limit.amount, seconds=limit.per)
     user_line = f"{name}/{_fingerprint(holders[USER_LIMIT])}" if USER_LIMIT in windows else None
-    return Gate(
-        name=name,
-        room=room,
-        names=tuple(windows),
-        windows=tuple(windows.values()),
-        user_line=user_line,
-    )
+    names, lengths = tuple(windows), tuple(windows.values())
+    return Gate(name=name, room=room, names=names, windows=lengths, user_line=user_line)
 
 
 def block_seconds(gate: Gate, snapshot: Snapshot, stated: float | None) -> float | None:
@@ -336,7 +327,7 @@ class Lease:
 
         So a user whose share is used up does not delay other users.
         """
-        with self._quota.user_line(user_line) as line:
+        with self._quota.lines.join(user_line) as line:
             await _enter(line, deadline, limited_by)
             try:
                 while True:
@@ -351,7 +342,7 @@ class Lease:
     async def _wait_in_line(self, deadline: float, limited_by: str) -> QuotaExceededError | None:
         """Wait in the line of all calls. Return None with a slot, or the refusal of the user's share."""
         time, away_since = asyncio.get_running_loop().time, math.inf
-        with self._quota.line(self._gate) as line:
+        with self._quota.lines.join(self._gate.name, nested=self._gate.user_line is not None) as line:
             await _enter(line, deadline, limited_by)
             try:
                 while True:
@@ -445,12 +436,8 @@ class Quota:
         on_store_error: OnStoreError = "raise",
     ) -> None:
         """Check the arguments, without asking the store."""
-        if mode not in ("raise", "wait"):
-            raise ConfigurationError(f"mode must be 'raise' or 'wait', not {mode!r}", field="mode")
-        if on_store_error not in ("raise", "allow"):
-            raise ConfigurationError(
-                f"on_store_error must be 'raise' or 'allow', not {on_store_error!r}", field="on_store_error"
-            )
+        check_word(mode, "mode", ("raise", "wait"))
+        check_word(on_store_error, "on_store_error", ("raise", "allow"))
         check_store(store, "store")
         check_seconds(max_wait, "max_wait", none="means no limit")
         given = {
@@ -471,14 +458,14 @@ class Quota:
         self.store: Store = store if store is not None else MemoryStore()
         self._on_store_error = on_store_error
         self._address = check_text(address, "address", empty=True)
-        self._lines = Lines()
+        self.lines = Lines()
         self._failure: StateError | None = None
         self._asks_again_at = -math.inf
 
     @property
     def waiting(self) -> int:
         """The number of calls of this process that wait for a slot, on all event loops."""
-        return self._lines.calls
+        return self.lines.calls
 
     @property
     def is_away(self) -> bool:
@@ -500,14 +487,6 @@ class Quota:
             scope: The project, or the site, key and user, for which the attempt is counted.
         """
         return Lease(self, gate_of(operation, scope, self.limits, address=self._address))
-
-    def line(self, gate: Gate) -> AbstractContextManager[Line]:
-        """Join the line of all calls that wait for *gate*."""
-        return self._lines.join(gate.name, nested=gate.user_line is not None)
-
-    def user_line(self, name: str) -> AbstractContextManager[Line]:
-        """Join the line of one user's calls. *name* identifies the user."""
-        return self._lines.join(name)
 
     def check_user(self, fp: object) -> None:
         """Raise an error if the quota limits users, and *fp* names no user.
@@ -531,9 +510,9 @@ class Quota:
         try:
             await self.store.refund(gate.windows, slot=slot)
         finally:
-            self._lines.wake(gate.name)
+            self.lines.wake(gate.name)
             if gate.user_line is not None:
-                self._lines.wake(gate.user_line)
+                self.lines.wake(gate.user_line)
 
     async def block(
         self, operation: CountedOperation, scope: QuotaScope, retry_after: float | None = None
@@ -578,7 +557,7 @@ class Quota:
         await self.store.write(
             {gate.block_key: None, gate.pause_key: None}, expected={}, version=new_version()
         )
-        self._lines.wake(gate.name)
+        self.lines.wake(gate.name)
 
     async def left(self, operation: CountedOperation, scope: QuotaScope) -> tuple[QuotaRemaining, ...]:
         """Return the free slots of each limit that counts *operation*.
@@ -632,7 +611,8 @@ def _limited(refusal: QuotaExceededError, limited_by: str) -> QuotaExceededError
 def _wait(gate: Gate, refusal: QuotaExceededError) -> float:
     """Return the seconds until a refused call that waits asks again."""
     # The service sets the end of a block, so no margin is needed.
-    seconds = 0.0 if refusal.limit is None else gate.seconds(refusal.limit)
+    limit = refusal.limit
+    seconds = 0.0 if limit is None else gate.windows[gate.names.index(limit)].seconds
     return (refusal.retry_after or 0.0) + min(LONGEST_WAIT_MARGIN, WAIT_MARGIN * seconds)
 
 
