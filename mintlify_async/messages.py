@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 import attrs
 from attrs import frozen
 
-from .checks import MAX_DEPTH, TOO_DEEP, check_json, check_text
+from .argument_checks import MAX_DEPTH, TOO_DEEP, check_json, check_text
 from .errors import ConfigurationError
 from .model.pydantic_fields import InModels, schema_of
 from .model.secret import drop_keys, mask_keys

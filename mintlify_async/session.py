@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self
 
 from attrs import evolve
 
+from .argument_checks import ANONYMOUS, URLObject, check_function, check_type, check_wait
 from .assistant.reply import Reply
-from .checks import ANONYMOUS, URLObject, check_function, check_type, check_wait
 from .http.attempts import quota_left, unblock
 from .http.session_core import Core, Lifetime, Shared
 from .jobs.handle import JobHandle, handle_for, wait_for_own

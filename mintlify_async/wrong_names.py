@@ -181,9 +181,9 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
         "DEFAULT_DOCS": "; docs= has a default",
         "load_script": "service.script, or service.replay(path)",
         "RawWire": _DETECT,
+        "faults": "from mintlify_async.testing import Cut, Reset",
         **_FAULTS,
     },
-    "mintlify_async.testing.faults": _FAULTS,
     # Functions and classes ----------------------------------------------------------------------
     "MintlifySession": {
         **{

@@ -22,7 +22,7 @@ PACKAGE = Path(mintlify_async.__file__).parent
 
 FLOORS = [
     {"errors", "version"},
-    {"checks", "wrong_names"},
+    {"argument_checks", "wrong_names"},
     {"runtime", "model"},
     {"events", "messages", "storage"},
     {"quota", "rendering"},
@@ -45,7 +45,7 @@ the type checkers of users must know their classes."""
 FLOOR = {wing: number for number, wings in enumerate(FLOORS) for wing in wings}
 OUTER = {"contrib", "testing", "cli"}
 
-PURE = {"errors", "checks", "model", "events", "messages", "protocol", "rendering"}
+PURE = {"errors", "argument_checks", "model", "events", "messages", "protocol", "rendering"}
 PURE_FILES = {
     "settings/retry_policy.py",
     "settings/poll_policy.py",
@@ -76,15 +76,15 @@ FOREIGN_PRIVATE = {
 
 FRIENDS = {
     ("testing", "protocol"),
-    ("testing", "checks"),
+    ("testing", "argument_checks"),
     ("testing", "storage"),  # the cases of a store call the functions that the package calls
     ("cli", "testing"),
     ("cli", "contrib"),
-    ("cli", "checks"),  # one rule for every path of a file
+    ("cli", "argument_checks"),  # one rule for every path of a file
     ("cli", "rendering"),  # the terminal reads lines of Markdown as the other views do
     ("contrib", "storage"),  # the stores in Redis and Postgres keep the rules of the other stores
     ("contrib", "errors"),
-    ("contrib", "checks"),
+    ("contrib", "argument_checks"),
     ("contrib", "settings"),  # the protocol of an observer
     ("contrib", "wrong_names"),  # one table for the old names of all wings
     ("testing", "wrong_names"),

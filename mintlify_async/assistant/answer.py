@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from attrs import frozen
 
-from ..checks import check_bool, check_number, check_optional_text, check_site, check_text
+from ..argument_checks import check_bool, check_number, check_optional_text, check_site, check_text
 from ..errors import ConfigurationError, StateError
 from ..messages import Message
 from ..model.pydantic_fields import InModels, object_schema, or_null, schema_of

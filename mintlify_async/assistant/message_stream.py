@@ -24,7 +24,7 @@ from typing import Any, Final, NoReturn, cast
 
 from attrs import evolve
 
-from ..checks import copying_slip
+from ..argument_checks import copying_slip
 from ..errors import (
     AssistantError,
     MintlifyError,

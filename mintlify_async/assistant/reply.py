@@ -16,7 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias
 
-from ..checks import check_function
+from ..argument_checks import check_function
 from ..errors import (
     APITimeoutError,
     MintlifyError,

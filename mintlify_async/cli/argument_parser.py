@@ -218,7 +218,7 @@ def _text(text: str) -> str:
 
 
 def _file(text: str) -> str:
-    from ..checks import check_path  # loaded here, because few commands name a file
+    from ..argument_checks import check_path  # loaded here, because few commands name a file
     from ..errors import ConfigurationError
 
     try:

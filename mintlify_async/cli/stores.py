@@ -12,7 +12,7 @@ from typing import Final
 
 import mintlify_async as mintlify
 
-from ..checks import check_path
+from ..argument_checks import check_path
 from ..contrib.store_urls import SCHEMES, open_store
 from ..storage import Store
 from .error_advice import UsageError

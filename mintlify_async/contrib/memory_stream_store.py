@@ -6,7 +6,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from mintlify_async.checks import LARGEST, check_field, check_number
+from mintlify_async.argument_checks import LARGEST, check_field, check_number
 from mintlify_async.storage.store import NothingToClose
 from mintlify_async.wrong_names import helpful
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Final
 
-from mintlify_async.checks import check_text
+from mintlify_async.argument_checks import check_text
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.storage.store import Store
 

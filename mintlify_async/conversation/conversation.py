@@ -13,8 +13,8 @@ from typing import Any, Protocol, Self, Unpack, cast
 
 from attrs import evolve
 
+from ..argument_checks import check_name
 from ..assistant.reply import Reply
-from ..checks import check_name
 from ..errors import ConfigurationError, StateError
 from ..http.session_core import Core
 from ..messages import Message, Question, coerce_messages

@@ -6,7 +6,7 @@ from typing import Literal
 
 from attrs import evolve, field, frozen
 
-from ..checks import ANONYMOUS, check_fp, check_number, check_store, check_word
+from ..argument_checks import ANONYMOUS, check_fp, check_number, check_store, check_word
 from ..errors import ConfigurationError
 from ..messages import Message
 from ..protocol.requests import new_message_id

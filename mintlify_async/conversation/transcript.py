@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import evolve
 
-from ..checks import check_name
+from ..argument_checks import check_name
 from ..errors import ConfigurationError, StateError, printable
 from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.tasks import compute

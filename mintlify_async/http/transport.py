@@ -17,7 +17,7 @@ import yarl
 from aiohttp import payload
 from aiohttp.abc import AbstractStreamWriter
 
-from ..checks import (
+from ..argument_checks import (
     EXITING,
     is_exiting,
 )

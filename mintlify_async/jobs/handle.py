@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 from attrs import evolve
 
-from ..checks import check_seconds, check_wait
+from ..argument_checks import check_seconds, check_wait
 from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
 from ..http.observer import note_job
 from ..http.sending import Sending

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from attrs import evolve
 
-from ..checks import check_dedupe_key
+from ..argument_checks import check_dedupe_key
 from ..errors import ConfigurationError, UnexpectedResponseError, printable
 from ..http.attempts import send_job
 from ..http.header_times import http_date

@@ -6,7 +6,7 @@ from typing import Final
 
 from attrs import frozen
 
-from ..checks import check_dedupe_key, check_store
+from ..argument_checks import check_dedupe_key, check_store
 from ..errors import ConfigurationError, printable
 from ..model.job_ref import JobRef, is_reference, job_id_in
 from ..storage.store import Record, Store, change

@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from ..checks import check_wait
+from ..argument_checks import check_wait
 from ..errors import JobTimeoutError, MintlifyError, StateError
 from ..model.job_record import Job
 from ..runtime.tasks import end_tasks, start_task

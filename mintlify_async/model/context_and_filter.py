@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import attrs
 from attrs import frozen
 
-from ..checks import check_object, check_optional_text, check_text
+from ..argument_checks import check_object, check_optional_text, check_text
 from ..errors import ConfigurationError, printable
 from .strict_json import as_object
 from .wire_value import EMPTY, WireValue, read_argument

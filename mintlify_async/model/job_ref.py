@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 from attrs import field, frozen
 
-from ..checks import check_field, check_segment, check_text
+from ..argument_checks import check_field, check_segment, check_text
 from ..errors import ConfigurationError, printable
 from ..wrong_names import helpful
 from .pydantic_fields import InModels, object_schema

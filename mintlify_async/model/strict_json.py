@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final, Literal, cast
 
-from ..checks import MAX_DEPTH, TOO_DEEP
+from ..argument_checks import MAX_DEPTH, TOO_DEEP
 
 __all__ = ["as_object", "whole_characters"]
 

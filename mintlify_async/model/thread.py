@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
-from ..checks import check_characters, check_text, copying_slip
+from ..argument_checks import check_characters, check_text, copying_slip
 from ..errors import ConfigurationError, MintlifyError, NotFoundError
 from .secret import MASK, hidden, type_name
 from .strict_json import as_object

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from attrs import define, evolve, field
 
-from ..checks import (
+from ..argument_checks import (
     check_current_path,
     check_extra_body,
     check_fp,

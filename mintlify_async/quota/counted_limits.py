@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from attrs import field, frozen
 
-from ..checks import LARGEST, check_number
+from ..argument_checks import LARGEST, check_number
 from ..errors import QuotaExceededError
 from ..storage import TakeResult, Window
 from ..storage.store import Snapshot

@@ -17,7 +17,7 @@ import math
 from contextlib import AbstractContextManager
 from typing import Final, Literal, Self
 
-from ..checks import ANONYMOUS, check_fp, check_seconds, check_store, check_text
+from ..argument_checks import ANONYMOUS, check_fp, check_seconds, check_store, check_text
 from ..errors import CauseSummary, ConfigurationError, QuotaExceededError, StateError, printable
 from ..storage import MemoryStore
 from ..storage.store import Store, new_version

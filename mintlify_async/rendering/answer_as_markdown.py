@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
-from ..checks import check_site
+from ..argument_checks import check_site
 from ..messages import Message
 from .finding_sources import AnswerSource, sources_of
 from .readable_text import text_after

@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from ..checks import check_seconds
+from ..argument_checks import check_seconds
 from ..errors import StateError
 from ..runtime.tasks import start_task
 from ..runtime.time_limits import TimeLimit

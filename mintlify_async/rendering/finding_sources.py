@@ -9,7 +9,7 @@ from typing import Final, Literal, cast
 import attrs
 from attrs import frozen
 
-from ..checks import check_site
+from ..argument_checks import check_site
 from ..messages import Message, SourceDocumentPart, SourceUrlPart, ToolPart
 from ..model.strict_json import as_object
 from ..model.wire_value import WireValue

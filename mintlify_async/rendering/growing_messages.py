@@ -13,7 +13,7 @@ from typing import Final
 
 from attrs import frozen
 
-from ..checks import check_number
+from ..argument_checks import check_number
 from .message_splitting import LOOKAHEAD, WORD, Draft, Place, end_of
 
 MIN_LIMIT: Final = 200

@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
-from ..checks import copying_slip
+from ..argument_checks import copying_slip
 from ..errors import ConfigurationError
 from ..model.operation import KeyKind
 from ..model.secret import Secret, hidden, type_name

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from ..checks import URLObject, check_base_url, check_identifier, check_site
+from ..argument_checks import URLObject, check_base_url, check_identifier, check_site
 from ..errors import ConfigurationError
 from ..model.operation import KeyKind
 from ..model.secret import Secret, hidden

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import Factory, evolve, field, fields, frozen
 from attrs.validators import optional
 
-from ..checks import (
+from ..argument_checks import (
     ANONYMOUS,
     check_bool,
     check_extra_body,

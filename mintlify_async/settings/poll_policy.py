@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from ..checks import LARGEST, check_field, check_number
+from ..argument_checks import LARGEST, check_field, check_number
 from ..wrong_names import helpful
 
 DEFAULT_TIMEOUT: Final = 1800.0

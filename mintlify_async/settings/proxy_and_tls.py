@@ -15,7 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 import yarl
 from attrs import define, field
 
-from ..checks import URLObject, check_bool, check_client_session, check_type, is_loopback
+from ..argument_checks import URLObject, check_bool, check_client_session, check_type, is_loopback
 from ..errors import ConfigurationError
 from ..model.secret import hidden
 from .assumptions import Assumptions

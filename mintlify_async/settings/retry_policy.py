@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from attrs import field, frozen
 
-from ..checks import check_bool, check_field, check_number
+from ..argument_checks import check_bool, check_field, check_number
 from ..model.operation import OPERATIONS, OperationName
 from ..wrong_names import helpful
 

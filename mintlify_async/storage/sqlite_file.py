@@ -20,7 +20,7 @@ from time import monotonic, sleep  # the thread has no event loop, so it cannot 
 from typing import Any, ClassVar, Final, TypeVar, cast
 from weakref import WeakValueDictionary
 
-from ..checks import EXITING, is_exiting
+from ..argument_checks import EXITING, is_exiting
 from ..errors import StateError, printable
 from ..runtime.logs import logged_if_slow
 from .sqlite_statements import TABLES

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
-from ..checks import check_keep
+from ..argument_checks import check_keep
 from ..wrong_names import helpful
 from .store import NothingToClose, Record, Snapshot, TakeResult, Usage, Window, damaged_record
 

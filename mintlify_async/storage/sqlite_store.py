@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
-from ..checks import check_path
+from ..argument_checks import check_path
 from ..errors import ConfigurationError
 from ..runtime import dates
 from .sqlite_statements import SQLStore

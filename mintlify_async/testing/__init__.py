@@ -19,7 +19,7 @@ _NAMES_BY_MODULE = {
     "assistant_answers": ("AnswerStyle",),
     "customers": ("Customer",),
     "docs_index": ("DocsIndex",),
-    "faults": ("Close", "Cut", "Fault", "NoAnswer", "Raw", "Reset"),
+    "connection_faults": ("Close", "Cut", "Fault", "NoAnswer", "Raw", "Reset"),
     "http_answer": ("Answer", "Pause"),
     "local_jobs": ("JobLife", "LocalJob"),
     "local_service": ("LocalService",),
@@ -33,14 +33,13 @@ _NAMES_BY_MODULE = {
 }
 _MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
-__all__ = [*_MODULES, "faults"]  # pyright: ignore[reportUnsupportedDunderAll] - checkers read the stub
+__all__ = [*_MODULES]  # pyright: ignore[reportUnsupportedDunderAll] - checkers read the stub
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise _import_module("..wrong_names", __name__).missing_name(__name__, name)
-    module = _import_module(f".{_MODULES.get(name, name)}", __name__)
-    value = module if name == "faults" else getattr(module, name)
+    value = getattr(_import_module(f".{_MODULES[name]}", __name__), name)
     globals()[name] = value  # the next use does not call this function
     return value
 

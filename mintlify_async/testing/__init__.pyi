@@ -1,15 +1,14 @@
 """The public names of the testing kit, for type checkers; ``__init__.py`` loads the same names lazily."""
 
-from . import faults as faults
 from .assistant_answers import AnswerStyle as AnswerStyle
+from .connection_faults import Close as Close
+from .connection_faults import Cut as Cut
+from .connection_faults import Fault as Fault
+from .connection_faults import NoAnswer as NoAnswer
+from .connection_faults import Raw as Raw
+from .connection_faults import Reset as Reset
 from .customers import Customer as Customer
 from .docs_index import DocsIndex as DocsIndex
-from .faults import Close as Close
-from .faults import Cut as Cut
-from .faults import Fault as Fault
-from .faults import NoAnswer as NoAnswer
-from .faults import Raw as Raw
-from .faults import Reset as Reset
 from .http_answer import Answer as Answer
 from .http_answer import Pause as Pause
 from .local_jobs import JobLife as JobLife

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from .faults import Fault
+from .connection_faults import Fault
 from .http_answer import Answer, Pause
 from .raw_connection import end, framed, head, send
 

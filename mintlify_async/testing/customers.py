@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import Factory, define, field
 
-from ..checks import check_field
+from ..argument_checks import check_field
 from ..errors import ConfigurationError
 
 

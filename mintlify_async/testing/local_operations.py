@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from attrs import define, field
 
-from ..checks import MAX_DEPTH, check_json
+from ..argument_checks import MAX_DEPTH, check_json
 from ..errors import ConfigurationError
 from ..model.strict_json import as_object
 from .assistant_answers import AnswerStyle, content_events, search_answer, search_step

@@ -16,7 +16,7 @@ from cattrs import BaseValidationError
 
 from ..errors import ConfigurationError
 from ..model.strict_json import as_object
-from .faults import Fault
+from .connection_faults import Fault
 from .http_answer import Answer, Pause, Piece
 from .local_operations import find_operation
 from .raw_connection import Ending, framed, head

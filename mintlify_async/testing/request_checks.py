@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from ..checks import CURRENT_PATH_MAX_CHARACTERS
+from ..argument_checks import CURRENT_PATH_MAX_CHARACTERS
 from ..model.strict_json import as_object
 
 ROLES: Final = ("system", "assistant", "user")

@@ -11,7 +11,7 @@ from attrs import define, field
 from ..errors import ConfigurationError
 from ..wrong_names import helpful
 from .assistant_answers import Content
-from .faults import Fault
+from .connection_faults import Fault
 from .http_answer import Answer, Value, event_stream, json_answer, to_bytes, to_pieces, too_many_requests
 from .local_jobs import JobLife
 from .rate_limits import used_up
@@ -176,7 +176,7 @@ class Script:
         service.script.ask(error="overloaded")
         service.script.ask(events=[{"type": "start"}, 30.0, {"type": "finish"}])
         service.script.ask(body=[b"data: ", 0.5, b"[DONE]\n\n"])
-        service.script.ask(fault=faults.Cut(at=100, how="rst"))
+        service.script.ask(fault=Cut(at=100, how="rst"))
         service.script.job(seconds=60, outcome="failed")
         down = service.script.any(status=503, times=None)
         ...

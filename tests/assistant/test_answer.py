@@ -15,7 +15,7 @@ from mintlify_async.events import Start, StartStep, TextDelta, TextEnd, TextStar
 from mintlify_async.messages import Message, TextPart
 from mintlify_async.rendering.answer_as_markdown import answer_markdown, extras_markdown
 from mintlify_async.rendering.readable_text import ReadableText, text_after, text_of
-from mintlify_async.testing.faults import Cut
+from mintlify_async.testing import Cut
 
 
 def part(id: str, *deltas: str) -> list[dict]:

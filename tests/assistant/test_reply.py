@@ -28,7 +28,7 @@ from mintlify_async import (
     Timeouts,
 )
 from mintlify_async.errors import StreamDecodeError
-from mintlify_async.testing.faults import Cut, NoAnswer, Reset
+from mintlify_async.testing import Cut, NoAnswer, Reset
 from tests.support.fault_catalogue import BODY, EVENTS, BrokenChunking
 from tests.support.observer_watch import Watch
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import mintlify_async
-from mintlify_async.testing import LocalService, faults
+from mintlify_async.testing import Cut, LocalService
 from tests.support.child_process import LONGEST_SECONDS, child_environment
 from tests.support.command_line import Ended, run, start
 from tests.support.terminal_screen import CTRL_C, CTRL_D, Screen, on_terminal
@@ -90,7 +90,7 @@ async def test_users_and_files_are_kept_apart(service, tmp_path):
 async def test_a_cut_turn_is_not_kept(service, tmp_path):
     """The error is told, the next question goes on from the last whole turn, the status tells of it."""
     service.script.ask()
-    service.script.ask(fault=faults.Cut(at=-300, how="rst"))
+    service.script.ask(fault=Cut(at=-300, how="rst"))
     status, _, err = await talk(
         service, tmp_path, "How do I create a job?\nLost?\nAnd how do I wait for it?\n"
     )

@@ -18,7 +18,7 @@ import pytest
 from aiohttp import web
 
 from mintlify_async.cli.argument_parser import make_parser
-from mintlify_async.testing import LocalService, faults
+from mintlify_async.testing import Cut, LocalService
 from tests.support.child_process import child_environment
 from tests.support.command_line import run, start
 from tests.support.proxy_server import Proxy
@@ -377,7 +377,7 @@ async def test_doctor_finds_a_server_that_is_not_the_service(service, answer):
 
 async def test_an_unknown_outcome_names_the_dashboard_once(service):
     """Status 5: the job may have been created, and one line says where to look."""
-    service.script.create_job(fault=faults.Cut(at=0))
+    service.script.create_job(fault=Cut(at=0))
     status, out, err = await run(*CREATE, "Fix it", service=service)
     assert (status, out) == (5, "")
     assert err.count("look at the dashboard") == 1

@@ -18,7 +18,7 @@ import pytest
 
 import mintlify_async
 from mintlify_async.cli.terminal import shell_word
-from mintlify_async.testing import JobLife, faults
+from mintlify_async.testing import Close, JobLife
 from tests.support.child_process import child_environment
 from tests.support.command_line import run, start
 
@@ -120,7 +120,7 @@ async def test_an_open_claim_is_listed_and_settled(service, tmp_path):
     """An unknown outcome has its own status. Nothing is sent for the key until a person has settled it."""
     file = str(tmp_path / "jobs.db")
     create = ["job", "create", "Fix", "--dedupe-key", "release\n1", "--ledger", file]
-    service.script.create_job(fault=faults.Close())
+    service.script.create_job(fault=Close())
     assert (await run(*create, service=service)).status == 5
     ledger = ("--ledger", file)
     listed = await run("ledger", "list", *ledger)
@@ -154,7 +154,7 @@ async def test_a_ledger_on_a_server_is_settled(service, request, server):
     """The error of an open claim sends people to this command, whatever their ledger is."""
     url = request.getfixturevalue(server).url
     create = ["job", "create", "Fix", "--dedupe-key", "k", "--ledger", url]
-    service.script.create_job(fault=faults.Close())
+    service.script.create_job(fault=Close())
     assert (await run(*create, service=service)).status == 5
     assert "create_job  k\n" in (await run("ledger", "list", "--ledger", url)).out
     assert (await run("ledger", "resolve", "k", "job_7", "--ledger", url)).status == 0
@@ -184,7 +184,7 @@ async def test_a_reference_settles_a_claim_like_an_id(service, tmp_path):
     file = str(tmp_path / "jobs.db")
     create = ["job", "create", "Fix", "--dedupe-key", "k", "--ledger", file]
     ref = (await run("job", "create", "Fix", service=service)).out.strip()
-    service.script.create_job(fault=faults.Close())
+    service.script.create_job(fault=Close())
     assert (await run(*create, service=service)).status == 5
     assert (await run("ledger", "resolve", "k", ref, "--ledger", file)).status == 0
     assert mintlify_async.JobRef.parse((await run(*create, service=service)).out).id == "job_1"

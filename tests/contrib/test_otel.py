@@ -34,8 +34,7 @@ from mintlify_async import (
 )
 from mintlify_async.contrib.otel import SCHEMA_URL, OpenTelemetryObserver
 from mintlify_async.messages import TextPart
-from mintlify_async.testing import LocalService
-from mintlify_async.testing.faults import Close, Cut
+from mintlify_async.testing import Close, Cut, LocalService
 
 EVENTS = [
     {"type": "start", "messageId": "m1"},

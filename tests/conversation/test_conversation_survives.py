@@ -13,8 +13,7 @@ import pytest
 from mintlify_async.conversation.conversation import Conversation
 from mintlify_async.errors import MintlifyError, StoreConflictError
 from mintlify_async.storage import SQLiteStore
-from mintlify_async.testing import LocalService
-from mintlify_async.testing.faults import Cut, NoAnswer, Reset
+from mintlify_async.testing import Cut, LocalService, NoAnswer, Reset
 from tests.support.conversation_kit import answer, questions, roles
 
 TURNS = 20

@@ -18,7 +18,7 @@ from mintlify_async.errors import (
 from mintlify_async.events import Finish, TextDelta
 from mintlify_async.model.context_and_filter import ContextItem
 from mintlify_async.model.thread import Thread
-from mintlify_async.testing.faults import Cut
+from mintlify_async.testing import Cut
 from tests.support.conversation_kit import answer, body, roles
 
 

@@ -9,7 +9,7 @@ import fastapi_app
 import pytest
 
 from mintlify_async import Quota
-from mintlify_async.testing import JobLife, LocalService, faults
+from mintlify_async.testing import Cut, JobLife, LocalService
 from tests.support.relay_kit import serving, until
 
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
@@ -110,7 +110,7 @@ async def test_the_share_of_a_user_is_429_and_the_limits_of_all_are_503(client, 
 @pytest.mark.parametrize(
     "answer",
     [
-        {"text": "Press the button and wait.", "fault": faults.Cut(at=-60)},
+        {"text": "Press the button and wait.", "fault": Cut(at=-60)},
         {"body": "<html>not here</html>"},
         {"error": "overloaded"},
         {"events": [{"type": "start"}, {"type": "abort", "reason": "busy"}]},

@@ -6,7 +6,7 @@ import pytest
 import stream_app
 
 from mintlify_async import MintlifySession
-from mintlify_async.testing import faults
+from mintlify_async.testing import Cut
 from tests.support.relay_browser import browser
 from tests.support.relay_kit import serving
 
@@ -55,7 +55,7 @@ async def test_a_page_shows_the_answer_and_its_sources_and_asks_once(page, servi
 
 async def test_a_cut_answer_does_not_look_complete(page, service):
     """The page says that it was interrupted, shows no sources, and does not ask again."""
-    service.script.ask(text="Press the button and", fault=faults.Cut(400))
+    service.script.ask(text="Press the button and", fault=Cut(400))
     assert (await ask(page)).endswith("The answer was interrupted.")
     assert await page.query_selector("li") is None
     assert service.requests.count("ask") == 1

@@ -18,7 +18,7 @@ from mintlify_async.http.sending import Sending
 from mintlify_async.http.transport import RequestBody
 from mintlify_async.protocol.requests import create_job_call
 from mintlify_async.settings.options import Options
-from mintlify_async.testing.faults import Close, Reset
+from mintlify_async.testing import Close, Reset
 from tests.support.fault_catalogue import BrokenChunking
 
 

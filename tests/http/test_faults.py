@@ -42,8 +42,7 @@ from mintlify_async.errors import (
     UnexpectedResponseError,
 )
 from mintlify_async.http.connection_errors import version_numbers
-from mintlify_async.testing import LocalService
-from mintlify_async.testing.faults import Cut, NoAnswer
+from mintlify_async.testing import Cut, LocalService, NoAnswer
 from tests.support.fault_catalogue import (
     AGENT,
     ALL,

@@ -8,7 +8,7 @@ import pytest
 
 from mintlify_async import NotFoundError, PermissionDeniedError, StreamInterruptedError, Timeouts
 from mintlify_async.http.live_response import LiveResponse
-from mintlify_async.testing.faults import Cut, Raw
+from mintlify_async.testing import Cut, Raw
 from mintlify_async.testing.raw_connection import chunk
 from tests.support.fault_catalogue import ALL, BODY, WHOLE_EVENTS, call, script
 

@@ -13,7 +13,7 @@ from mintlify_async import (
     StreamInterruptedError,
     Timeouts,
 )
-from mintlify_async.testing.faults import Raw
+from mintlify_async.testing import Raw
 from tests.support.fault_catalogue import ALL, call, script
 
 

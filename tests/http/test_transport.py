@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from mintlify_async import MintlifySession, NotFoundError, StateError
-from mintlify_async.testing.faults import Raw
+from mintlify_async.testing import Raw
 from tests.support.fault_catalogue import ALL, call, script
 from tests.support.secret_guard import Keys
 

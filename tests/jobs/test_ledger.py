@@ -6,7 +6,7 @@ import pytest
 
 from mintlify_async import ConfigurationError, Ledger, MemoryStore, OutcomeUnknownError, SQLiteStore
 from mintlify_async.jobs import ledger as ledger_module
-from mintlify_async.testing import LocalService, faults
+from mintlify_async.testing import LocalService, Reset
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def test_recorded_jobs_are_listed(service, store, monkeypatch, at_once):
         job = await session.create_job("Fix it", dedupe_key="é {x}/1")
         for number in range(3):
             await job.send("More", dedupe_key=f"turn-{number}")
-        service.script.create_job(fault=faults.Reset())
+        service.script.create_job(fault=Reset())
         with pytest.raises(OutcomeUnknownError):
             await session.create_job("x", dedupe_key="open")
     jobs = await ledger.jobs()
@@ -66,7 +66,7 @@ async def test_a_pasted_reference_records_its_job(service):
     store = MemoryStore()
     async with service.session(ledger=store) as session:
         ref = (await session.create_job("Fix it")).ref
-        service.script.create_job(fault=faults.Reset())
+        service.script.create_job(fault=Reset())
         with pytest.raises(OutcomeUnknownError):
             await session.create_job("x", dedupe_key="k")
         for text in ("mintlify-job:1:acme:job_1", str(ref)[:-1]):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from attrs import evolve
 
-from mintlify_async.checks import check_dedupe_key
+from mintlify_async.argument_checks import check_dedupe_key
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.jobs import ledger_records as claims
 from mintlify_async.jobs.ledger_records import Claim, check_same, find

@@ -21,7 +21,7 @@ from mintlify_async import (
     wait_all,
 )
 from mintlify_async.quota import line
-from mintlify_async.testing import JobLife, faults
+from mintlify_async.testing import Close, JobLife
 
 JOBS = 20
 POLLS = 3
@@ -145,7 +145,7 @@ async def test_waits_that_begin_at_any_moment(service, session):
     assert service.requests.count("get_job") <= 10 + JOBS
 
 
-@pytest.mark.parametrize("rule", [{"fault": faults.Close()}, {"status": 503}, {"delay": 30.0}], ids=str)
+@pytest.mark.parametrize("rule", [{"fault": Close()}, {"status": 503}, {"delay": 30.0}], ids=str)
 async def test_waits_whose_polls_fail_say_so(service, session, rule):
     """Each timeout has the error of its polls, also where they hang, and short waits end after an outage."""
     patient = session.with_options(poll=PollPolicy(outage=0.5))

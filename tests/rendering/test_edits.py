@@ -23,7 +23,7 @@ from mintlify_async.rendering.answer_as_markdown import extras_markdown
 from mintlify_async.rendering.growing_messages import Edit
 from mintlify_async.rendering.readable_text import ReadableText
 from mintlify_async.runtime.time_limits import TimeLimit
-from mintlify_async.testing.faults import Cut
+from mintlify_async.testing import Cut
 
 pytestmark = pytest.mark.usefixtures("virtual")
 

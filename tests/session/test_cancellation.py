@@ -9,8 +9,7 @@ import anyio
 import pytest
 
 from mintlify_async import OutcomeUnknownError, StateError, StreamInterruptedError
-from mintlify_async.testing import LocalService
-from mintlify_async.testing.faults import NoAnswer
+from mintlify_async.testing import LocalService, NoAnswer
 from tests.support.fault_catalogue import script
 
 TURNS = 120  # more than any of these calls takes on loopback

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from mintlify_async import Assumptions, ConfigurationError, Message, MintlifySession, RetryPolicy, Thread
-from mintlify_async.checks import check_dedupe_key
+from mintlify_async.argument_checks import check_dedupe_key
 from tests.support.secret_guard import Keys
 
 KEYS = Keys()

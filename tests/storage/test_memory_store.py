@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mintlify_async.checks import check_store
+from mintlify_async.argument_checks import check_store
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.storage import MemoryStore, Store
 from mintlify_async.testing.store_cases import A, put

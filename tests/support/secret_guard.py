@@ -21,7 +21,7 @@ from mintlify_async import errors
 
 _SECRET = re.compile(r"mint_(?:dsc_|us_)?test_\w{4,}|thread_key_(?:test_)?[A-Za-z0-9]{10,}")
 WATCHED_FRAMES = re.compile(
-    r"mintlify_async\.(checks|settings|http|protocol|session|runtime|jobs|quota|assistant|storage|conversation)\b"
+    r"mintlify_async\.(argument_checks|settings|http|protocol|session|runtime|jobs|quota|assistant|storage|conversation)\b"
 )
 _seen: set[str] = set()
 

@@ -16,7 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mintlify_async import ConfigurationError, MintlifyError, MintlifySession, StreamInterruptedError
-from mintlify_async.testing import AnswerStyle, Customer, LocalService, Recorder, ThreadStyle, faults
+from mintlify_async.testing import (
+    AnswerStyle,
+    Close,
+    Customer,
+    Cut,
+    LocalService,
+    NoAnswer,
+    Raw,
+    Recorder,
+    ThreadStyle,
+)
 from mintlify_async.testing.http_answer import to_bytes
 from mintlify_async.testing.recorder import Exchange
 from mintlify_async.testing.redaction import BodyRedactor, redact_text
@@ -94,7 +104,7 @@ async def replayed(path: Path) -> Seen:
 
 
 KEY = {"X-Thread-Key": THREAD_KEY}
-CUT_ANSWER: Any = {"body": long_answer(), "fault": faults.Cut(at=-5), "delay": 0.5, "headers": KEY}
+CUT_ANSWER: Any = {"body": long_answer(), "fault": Cut(at=-5), "delay": 0.5, "headers": KEY}
 
 
 async def test_with_its_text_a_recording_plays_the_same_answer(tmp_path):
@@ -171,11 +181,11 @@ async def test_every_piece_is_recorded_with_its_pause(tmp_path):
 @pytest.mark.parametrize(
     "answer",
     [
-        {"fault": faults.Cut(at=300, how="rst")},
-        {"fault": faults.Cut(at=300, how="hang")},
-        {"fault": faults.Close()},
-        {"fault": faults.NoAnswer()},
-        {"fault": faults.Raw([b"HTTP/1.1 200"])},
+        {"fault": Cut(at=300, how="rst")},
+        {"fault": Cut(at=300, how="hang")},
+        {"fault": Close()},
+        {"fault": NoAnswer()},
+        {"fault": Raw([b"HTTP/1.1 200"])},
         {"status": 429, "headers": {"Retry-After": "7200"}},
         {"body": b""},
         {"body": [b'data: {"type":"finish"}\n\n', 30.0]},
@@ -365,7 +375,7 @@ async def test_a_large_answer_does_not_stop_the_event_loop(tmp_path, delta, how)
             super().keep(exchange)
 
     async with LocalService() as service, service.session() as session:
-        fault = faults.Cut(at=-5) if how == "lost" else None
+        fault = Cut(at=-5) if how == "lost" else None
         body = b"".join(map(to_bytes, [*start, *deltas, *end]))
         pieces = [body[:100_000], body[100_000:]] if how == "whole" else [body[:100_000], 1.0, body[100_000:]]
         service.script.ask(body=pieces, fault=fault)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mintlify_async.testing import LocalService, faults
+from mintlify_async.testing import LocalService, NoAnswer
 from mintlify_async.testing.virtual_clock import virtual_time
 
 WHOLE = os.environ.get("SWEEPS") == "whole"
@@ -27,7 +27,7 @@ async def mixed_calls() -> None:
         await session.ask("How do I wait for a job?")
         await asyncio.gather(session.ask("How do I log in?"), session.ask("What is a quota?"))
         await asyncio.wait_for(session.ask("How do I stream?"), 60)
-        service.script.ask(fault=faults.NoAnswer())
+        service.script.ask(fault=NoAnswer())
         other = service.session()
         unanswered = asyncio.ensure_future(asyncio.wait_for(other.ask("Is anybody there?"), 3600))
         await asyncio.sleep(0.05)

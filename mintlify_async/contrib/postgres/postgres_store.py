@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
-from mintlify_async.checks import LARGEST, check_keep, check_number
+from mintlify_async.argument_checks import LARGEST, check_keep, check_number
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.runtime.per_event_loop import LoopLocal
 from mintlify_async.runtime.time_limits import TimeLimit

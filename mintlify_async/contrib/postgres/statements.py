@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
-from mintlify_async.checks import check_text
+from mintlify_async.argument_checks import check_text
 from mintlify_async.errors import ConfigurationError, printable
 
 # Keys are sorted by their bytes, so the keys of a folder are a range. The sorting of a language would differ.

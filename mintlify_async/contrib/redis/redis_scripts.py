@@ -23,7 +23,7 @@ try:
 except ModuleNotFoundError as error:
     raise extra_missing("redis", error) from None
 
-from mintlify_async.checks import LARGEST, check_number
+from mintlify_async.argument_checks import LARGEST, check_number
 from mintlify_async.errors import ConfigurationError
 
 from ..remote_steps import AWAY, STEP_SECONDS, FirstLoop, StepLine, described

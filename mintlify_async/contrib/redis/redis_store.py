@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from mintlify_async.checks import check_keep
+from mintlify_async.argument_checks import check_keep
 from mintlify_async.storage.store import (
     NothingToClose,
     Record,

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from attrs import frozen
 
-from mintlify_async.checks import check_seconds
+from mintlify_async.argument_checks import check_seconds
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.storage.store import NothingToClose
 

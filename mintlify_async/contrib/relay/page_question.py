@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from attrs import field, frozen
 
-from mintlify_async.checks import CURRENT_PATH_MAX_CHARACTERS as PATH_CHARACTERS
-from mintlify_async.checks import check_field, check_number
+from mintlify_async.argument_checks import CURRENT_PATH_MAX_CHARACTERS as PATH_CHARACTERS
+from mintlify_async.argument_checks import check_field, check_number
 from mintlify_async.model.strict_json import whole_characters
 
 from .refusal_texts import TOO_LONG_TEXT, RelayRefusal

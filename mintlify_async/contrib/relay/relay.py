@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mintlify_async import ConfigurationError, QuotaExceededError
-from mintlify_async.checks import check_number, check_seconds, check_store
+from mintlify_async.argument_checks import check_number, check_seconds, check_store
 from mintlify_async.runtime.logs import log_fields
 
 from ...wrong_names import helpful

@@ -11,7 +11,7 @@ pytest.importorskip("fastapi")
 
 from mintlify_async import RetryPolicy, Timeouts
 from mintlify_async.contrib.relay.refusal_texts import CUT_TEXT, FAILED_TEXT, SLOW_TEXT
-from mintlify_async.testing import faults
+from mintlify_async.testing import Cut, NoAnswer
 from mintlify_async.testing.virtual_clock import virtual_time
 from tests.support.relay_desk import HEAD, desk
 from tests.support.relay_kit import events, user_message
@@ -69,7 +69,7 @@ async def test_no_answer(why, expected, monkeypatch, caplog):
     monkeypatch.delenv("MINTLIFY_ASSISTANT_API_KEY", raising=False)
     session = {"assistant_key": None} if why == "no key" else {"timeouts": Timeouts(first_event=0.1)}
     async with desk(session=session) as here:
-        here.service.script.ask(fault=faults.NoAnswer(), times=None)
+        here.service.script.ask(fault=NoAnswer(), times=None)
         if why == "closed":
             await here.session.close()
         async with here.service.refusing() if why == "refused" else nullcontext():
@@ -82,7 +82,7 @@ async def test_no_answer(why, expected, monkeypatch, caplog):
 @pytest.mark.parametrize(
     ("script", "told"),
     [
-        ({"fault": faults.Cut(-120, "rst")}, CUT_TEXT),
+        ({"fault": Cut(-120, "rst")}, CUT_TEXT),
         ({"status": 204}, CUT_TEXT),
         ({"events": [HEAD[0], {"type": "text-delta", "id": "9", "delta": "x"}]}, FAILED_TEXT),
         ({"body": "<html>busy</html>"}, FAILED_TEXT),

@@ -25,7 +25,7 @@ from mintlify_async.contrib.relay import MemoryStreamStore, RelayedAnswer, runni
 from mintlify_async.contrib.relay.answer_places import chat_key
 from mintlify_async.contrib.relay.refusal_texts import CUT_TEXT, FAILED_TEXT
 from mintlify_async.storage import MemoryStore
-from mintlify_async.testing import faults
+from mintlify_async.testing import NoAnswer
 from mintlify_async.testing.virtual_clock import virtual_time
 from tests.support.relay_desk import ENDLESS, HEAD, TURN, Desk, assert_nothing_shown, desk, other_worker
 from tests.support.relay_kit import Page, events, thread_token, until, user_message
@@ -183,7 +183,7 @@ async def test_a_thread_that_the_service_has_lost(here):
 @pytest.mark.parametrize("silent", [True, False])
 async def test_without_streams_an_answer_ends_with_its_reader(here, silent):
     """The service is let go, before the first word, too; the part of a stored answer is kept."""
-    here.service.script.ask(**({"fault": faults.NoAnswer()} if silent else {"events": ENDLESS}))
+    here.service.script.ask(**({"fault": NoAnswer()} if silent else {"events": ENDLESS}))
     await here.ask_and_leave(silent=silent)
     await here.desk.all_closed()
     assert here.service.requests[0].client_left
@@ -234,7 +234,7 @@ async def test_stop(here):
 @setups
 async def test_stop_before_the_first_word(here):
     """The question is withdrawn: the page gets the end of a stopped answer, and may ask again at once."""
-    here.service.script.ask(fault=faults.NoAnswer())
+    here.service.script.ask(fault=NoAnswer())
     asking = asyncio.create_task(here.page.post(here.body()))
     await until(lambda: here.service.answering)
     assert await here.far.stop() == 204
@@ -380,7 +380,7 @@ async def test_a_hook_that_raises_changes_nothing(setup, redis, caplog):
 @pytest.mark.parametrize("silent", [True, False])
 async def test_the_shutdown_cuts_what_still_runs(here, silent):
     """New questions get 503, the page an error and the end, the hook the part; the service is let go."""
-    here.service.script.ask(**({"fault": faults.NoAnswer()} if silent else {"events": ENDLESS}))
+    here.service.script.ask(**({"fault": NoAnswer()} if silent else {"events": ENDLESS}))
     asking = asyncio.create_task(here.page.post(here.body()))
     await until(lambda: here.service.answering)
     if not silent:

@@ -1,6 +1,6 @@
-"""Faults: the ways in which a failing server or network delivers a response.
+"""Faults: the ways in which a connection delivers a response badly, or not at all.
 
-An error status such as 429 is a scripted response, not a fault.
+:mod:`.scripted_responses` sends an error status, such as 429.
 
 ::
 
@@ -11,11 +11,10 @@ An error status such as 429 is a scripted response, not a fault.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from ..wrong_names import helpful, missing_names
+from ..wrong_names import helpful
 from .http_answer import Answer, Pause, Piece, join_bytes, to_pieces
 from .raw_connection import Ending, first_pieces, framed, head
 
@@ -124,7 +123,3 @@ class Raw(Fault):
     def pieces(self, answer: Answer) -> Iterable[Piece]:
         """Return the bytes."""
         return self.parts
-
-
-if not TYPE_CHECKING:  # hidden from type checkers, so that they report a wrong name themselves
-    __getattr__ = missing_names(__name__)

@@ -22,7 +22,7 @@ from mintlify_async import (
     SearchFilter,
     Thread,
 )
-from mintlify_async.checks import check_base_url
+from mintlify_async.argument_checks import check_base_url
 
 
 @contextmanager
