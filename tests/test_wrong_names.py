@@ -189,11 +189,37 @@ HABITS = {
 }
 """Names that other clients have, or that a reader of the documentation may guess."""
 
-ARGUMENTS = (
-    "api_key auth connector default_headers extra_headers history http2 http_client idempotency_key "
-    "instructions key logger max_retries max_tokens model poll_interval project proxies retries stream "
-    "system temperature thread_id thread_key token tools user user_id verify"
-).split()
+ARGUMENTS = [
+    "api_key",
+    "auth",
+    "connector",
+    "default_headers",
+    "extra_headers",
+    "history",
+    "http2",
+    "http_client",
+    "idempotency_key",
+    "instructions",
+    "key",
+    "logger",
+    "max_retries",
+    "max_tokens",
+    "model",
+    "poll_interval",
+    "project",
+    "proxies",
+    "retries",
+    "stream",
+    "system",
+    "temperature",
+    "thread_id",
+    "thread_key",
+    "token",
+    "tools",
+    "user",
+    "user_id",
+    "verify",
+]
 """The same for the arguments of the session and of each of its verbs."""
 
 
