@@ -185,14 +185,17 @@ class MessageStream:
         """Add the next bytes of the body. Bytes after the end, or over the limit, are ignored."""
         if self._eof or self.ended:
             return
-        if not self._sse_decoder.data_seen:
+        decoder = self._sse_decoder
+        if not decoder.data_seen:
             # Kept for an excerpt, if the body is no event stream.
             self._head += data[: _HEAD_BYTES - len(self._head)]
         self._size += len(data)
-        if (excess := self._size - MAX_REPLY_BYTES) > 0:
-            data = data[:-excess]
-        self._queue.extend(self._sse_decoder.feed(data))
-        self._eof = excess > 0 or self._sse_decoder.too_large
+        if self._size > MAX_REPLY_BYTES:
+            data = data[: MAX_REPLY_BYTES - self._size]
+            self._eof = True
+        self._queue.extend(decoder.feed(data))
+        if decoder.too_large:
+            self._eof = True
 
     def feed_eof(self, cause: Exception | None = None) -> None:
         """End the body. *cause* is the error that interrupted it, or None if it ended properly."""
@@ -217,7 +220,10 @@ class MessageStream:
             UnexpectedResponseError: The body is not an event stream.
         """
         while self._queue:
-            event = self.next_delta() or self._take(self._queue.popleft())
+            delta = self.next_delta()
+            if delta is not None:
+                return delta
+            event = self._take(self._queue.popleft())
             if event is None:
                 continue
             if not isinstance(event, StreamError):

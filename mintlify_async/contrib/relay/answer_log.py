@@ -138,12 +138,12 @@ class MemoryLog:
                 await self._more.wait()
             else:
                 await self._take_step(self._step)
-        piece = self.since(place, PIECE_BYTES)
+        piece = bytes(self._data[place : place + PIECE_BYTES])
         return piece or None, place + len(piece)
 
-    def since(self, place: int, most: int | None = None) -> bytes:
-        """Return all bytes after *place*, or at most *most* bytes, without waiting."""
-        return bytes(self._data[place : None if most is None else place + most])
+    def since(self, place: int) -> bytes:
+        """Return all bytes after *place*, without waiting."""
+        return bytes(self._data[place:])
 
 
 @frozen
