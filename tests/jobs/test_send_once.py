@@ -522,6 +522,17 @@ async def test_a_ledger_that_is_away_for_good_ends_a_wait(troubled, after):
     assert post.count == 0
 
 
+async def test_a_timeout_of_the_ledger_itself_is_told(troubled):
+    """It is not the end of the call's time."""
+
+    async def read(keys):
+        raise TimeoutError("no connection is free")
+
+    troubled.read = read
+    with pytest.raises(TimeoutError, match="no connection is free"):
+        await send(troubled, Post(), timeout=60)
+
+
 async def test_a_task_factory_that_fails_ends_no_watch(troubled):
     """A caller that waits hears of the end all the same, by a later look."""
     loop, left = asyncio.get_running_loop(), 3
