@@ -38,7 +38,7 @@ from .refusal_texts import (
 
 if TYPE_CHECKING:
     from mintlify_async import Message, Reply, Thread
-    from mintlify_async.assistant.message_stream import MessageStream
+    from mintlify_async.assistant.event_stream import MessageStream
     from mintlify_async.events import StreamEvent
 
     from ..redis.redis_stream_store import RedisStreamStore
