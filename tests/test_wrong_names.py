@@ -30,7 +30,7 @@ from mintlify_async import (
 )
 from mintlify_async.jobs.ledger import Claim
 from mintlify_async.model.job_record import Source
-from mintlify_async.storage.sqlite_statements import SQLStore
+from mintlify_async.storage.sql_store import SQLStore
 from mintlify_async.wrong_names import INSTEAD
 
 MODULES = [name for name in INSTEAD if name.startswith("mintlify_async")]

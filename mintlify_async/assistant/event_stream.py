@@ -214,9 +214,7 @@ class MessageStream:
             secret: The API key. No error may show it, even if the answer repeats it.
         """
         self._finder.secret = secret
-        id, key = map(headers.get, thread_headers)
-        if id or key:
-            self._finder.note(4, id, key)
+        self._finder.look_in_headers(headers, thread_headers)
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes of the body. Bytes after the end, or over the limit, are ignored."""
