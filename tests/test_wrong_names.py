@@ -277,7 +277,7 @@ def test_a_missing_attribute(owner, name):
         with pytest.raises(AttributeError) as missing:
             getattr(instance, bare)
         assert says(missing.value, INSTEAD[owner][name])
-        assert missing.value.name == bare
+        assert (missing.value.name, missing.value.obj) == (bare, instance)
     assert things
 
 
