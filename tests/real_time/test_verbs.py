@@ -9,7 +9,6 @@ import pytest
 
 from mintlify_async import (
     JobFailedError,
-    Ledger,
     Limit,
     MemoryStore,
     Quota,
@@ -112,27 +111,6 @@ async def test_a_follow_up(service, session, on_active, active):
     assert {record.status for record in records} == {"completed"}
     assert [record.id for record in records] == [job.id for job in jobs]
     assert [service.jobs[job.id].prompts for job in jobs] == [["x", "more"]] * 10
-
-
-async def test_one_job_for_one_key(service, store):
-    """Twenty calls with one ``dedupe_key``, from two sessions, send one POST and get the same job."""
-    async with (
-        service.session(ledger=store, poll=QuickPolls()) as one,
-        service.session(ledger=store, poll=QuickPolls()) as other,
-    ):
-        service.script.create_job(delay=0.05)
-        calls = [session.create_job("x", dedupe_key="page 1") for session in (one, other) * (MANY // 2)]
-        jobs = await asyncio.gather(*calls)
-        records = await asyncio.gather(*jobs)
-        sends = [job.send("more", dedupe_key="follow-up 1") for job in jobs[:2]]
-        turns = await asyncio.gather(*sends)
-        others = await asyncio.gather(*(one.run_job("x", dedupe_key=f"page {n}") for n in range(2, 5)))
-    assert {job.id for job in jobs} == {"job_1"}
-    assert {record.status for record in (*records, *others)} == {"completed"}
-    assert {turn.id for turn in turns} == {"job_1"}
-    assert service.requests.count("create_job") == 4
-    assert service.requests.count("send_message") == 1
-    assert await Ledger(store).open_claims() == []
 
 
 # Questions ---------------------------------------------------------------------------------------

@@ -59,7 +59,10 @@ WRONG = [
     ("headers", [], "must be a mapping"),
     ("assumptions", {}, r"Assumptions\(…\)"),
     ("assumptions", Assumptions, "the class Assumptions"),
-    ("client_session", OtherSession, "aiohttp.ClientSession"),
+    *(
+        ("client_session", value, "an aiohttp.ClientSession")
+        for value in (OtherSession, aiohttp.ClientSession, "s")
+    ),
     ("extra_body", [], "must be a mapping"),
     ("extra_body", 0, "must be a mapping"),
     ("timeouts", aiohttp.ClientTimeout(), r"Timeouts\(…\)"),
