@@ -199,20 +199,6 @@ async def test_a_thread_is_continued(service, session):
     assert len({first for first, _ in pairs}) == MANY
 
 
-@pytest.mark.filterwarnings("ignore:a MintlifySession made at:ResourceWarning")
-@pytest.mark.parametrize("reading", READINGS)
-async def test_a_session_that_nobody_keeps(service, reading):
-    """``await MintlifySession().ask(…)``: the answer is complete, although nothing refers to the session."""
-    service.script.ask(events=slowly(), times=None)
-    texts = await asyncio.gather(*(READINGS[reading](service.session().ask("x")) for _ in range(MANY)))
-    assert {text.strip() for text in texts} == {"Press the button."}
-    chat = await service.session().conversation().ask("x")
-    assert chat.text.strip() == "Press the button."
-    assert (await service.session(poll=QuickPolls()).run_job("x")).status == "completed"
-    gc.collect()
-    await asyncio.sleep(0.01)
-
-
 # Conversations -----------------------------------------------------------------------------------
 
 
