@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
     from .conversation.conversation import Conversation
     from .http.transport import RequestRecorder
-    from .quota.counted_limits import QuotaRemaining
-    from .quota.quota import Quota
+    from .quota.quota import Quota, QuotaRemaining
     from .storage.store import Store
 
 __all__ = ["MintlifySession", "record_requests", "steps_of"]
@@ -133,9 +132,9 @@ class MintlifySession:
             assumptions=assumptions,
             admin_key=admin,
             assistant_key=assistant,
-            project_id=from_environment(project_id, "MINTLIFY_PROJECT_ID", "project_id"),
-            domain=from_environment(domain, "MINTLIFY_DOMAIN", "domain"),
-            site=from_environment(site, "MINTLIFY_SITE", "site"),
+            project_id=from_environment(project_id, "project_id"),
+            domain=from_environment(domain, "domain"),
+            site=from_environment(site, "site"),
             retrieval_page_size=retrieval_page_size,
             headers=headers,
             extra_body=extra_body,
@@ -208,9 +207,7 @@ class MintlifySession:
         Raises:
             ConfigurationError: *ref* names no job, or it is an id without a project.
         """
-        core = self._core.check_open()
-        project = core.options.project_id if project_id is None else core.options.project(project_id)
-        return handle_for(core, ref, project_id=project)
+        return handle_for(self._core.check_open(), ref, project_id=project_id)
 
     async def run_job(
         self,
@@ -403,7 +400,7 @@ class MintlifySession:
         return await quota_left(core, operation, fp)
 
     async def unblock(self, operation: Literal["create_job", "send_message", "ask"]) -> None:
-        """End the pause that a 429 of the service started for *operation*.
+        """End the block that a 429 of the service started for *operation*.
 
         Waiting calls of this process ask again immediately. Waiting calls of other processes with the same
         store ask within 30 s. Without a quota, nothing happens.
@@ -526,8 +523,6 @@ class MintlifySession:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a MintlifySession has keys and cannot be pickled; create one in the other process")
-
-    # Inside -------------------------------------------------------------------------------------
 
 
 def record_requests(session: MintlifySession, recorder: RequestRecorder | None) -> None:

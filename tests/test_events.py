@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mintlify_async import events
-from mintlify_async.assistant.decode import parse_event
 from mintlify_async.errors import StreamDecodeError
 from mintlify_async.events import EVENT_TYPES, Data, StreamEvent, TextDelta, UnknownEvent
 from mintlify_async.model.wire_value import MISSING
 from tests.support.json_values import JSON
 from tests.support.oracle_data import BIG_INTEGERS, joined, scenarios
+from tests.support.parsed_events import parse_event
 
 VALUES: dict[str, Any] = {
     "str": "x",

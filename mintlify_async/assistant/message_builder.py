@@ -97,8 +97,8 @@ class MessageBuilder:
     Attributes:
         finish_reason: The reason for the end of the answer, or None.
         parts: The parts, in order. Open parts may lack their last pieces.
-        has_halves: Whether a text may contain a lone surrogate. It stays in the text, because the other half
-            of the pair may follow.
+        has_halves: Whether the message may contain a lone surrogate. It stays in a text, because the other
+            half of the pair may follow.
         open_texts: The open text parts by id, in the order of the message.
     """
 
@@ -482,27 +482,20 @@ class GrowingText:
         initial: The text of the events before this object was made.
     """
 
-    def __init__(
-        self,
-        builder: MessageBuilder,
-        site: str | None,
-        *,
-        has_earlier: bool,
-        begun: bool,
-    ) -> None:
+    def __init__(self, builder: MessageBuilder, site: str | None, earlier: str, *, begun: bool) -> None:
         """Start with the current message of *builder*.
 
         Args:
             builder: The builder of the message.
             site: The site URL, or None. With it, links to paths become full URLs.
-            has_earlier: Whether this message replaced other messages that had text.
+            earlier: The text of messages that this message replaced.
             begun: Whether the answer has events. If not, the next message replaces this one completely.
         """
         self._builder = builder
-        self._text = ReadableText(site, has_shown=has_earlier)
+        self._text = ReadableText(site, has_shown=bool(earlier))
         self._next = 0  # index of the next part to read
         self._part: int | None = None  # index of the text part that is being read
-        self.initial = self._advance()
+        self.initial = earlier + self._advance()
         self._text.has_shown = begun and self._text.has_shown
 
     def after(self, event: ev.StreamEvent) -> str:

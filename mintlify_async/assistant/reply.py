@@ -1,6 +1,6 @@
 """Reply: one answer of the assistant, which is read while it arrives.
 
-:mod:`.message_stream` splits and decodes the bytes, decides when an answer ends, and does no I/O. This module
+:mod:`.event_stream` splits and decodes the bytes, decides when an answer ends, and does no I/O. This module
 opens the connection, waits for bytes and closes it. ``AFTER_FINISH`` limits the reading after the end.
 """
 
@@ -27,7 +27,7 @@ from ..errors import (
 from ..events import Finish, StreamEvent
 from ..http.attempts import open_answer
 from ..http.live_response import Grace
-from ..http.observer import note
+from ..http.observer import begin_observation, note
 from ..messages import Message
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
@@ -36,7 +36,7 @@ from ..runtime.logs import Place, caller
 from ..runtime.time_limits import TimeLimit
 from ..wrong_names import AsyncOnly, helpful
 from .answer import HOW_TO_READ, Answer, Extras, already_read, ended, warn_unread
-from .message_stream import MessageStream
+from .event_stream import MessageStream
 from .text_stream import TextStream
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ ABANDONED_AFTER: Final = 5.0
 
 _log = logging.getLogger("mintlify_async")
 _ending: set[asyncio.Task[None]] = set()  # asyncio keeps only weak references to tasks
-_UNOBSERVED: Final = nullcontext()
 
 
 State: TypeAlias = Literal["not started", "opening", "open", "read", "failed", "closed"]
@@ -188,9 +187,7 @@ class Reply(Extras, AsyncOnly):
         While the answer grows, reading the text again costs only the new text.
         """
         stream = self._begun()
-        if not self.closed:
-            return stream.text
-        return stream.partial_text
+        return stream.partial_text if self.closed else stream.text
 
     @property
     def earlier_text(self) -> str:
@@ -425,8 +422,17 @@ class Reply(Extras, AsyncOnly):
         self._core, self._connections = None, core.shared
         try:
             core.check_open()
-            self._observation = observation = core.observe_question(call)
-            with _UNOBSERVED if observation is None else observation.active():
+            if core.options.observer is not None:
+                self._observation = begin_observation(
+                    core.options.observer,
+                    "ask",
+                    domain=call.domain,
+                    conversation_id=None if call.thread is None else call.thread.id,
+                    input=call.text,
+                    base_url=core.shared.transport.base_url,
+                )
+            observation = self._observation
+            with nullcontext() if observation is None else observation.active():
                 if self._turn is None:
                     self._live = live_response = await open_answer(core, call, observation)
                 else:

@@ -97,10 +97,6 @@ class History:
             system_messages=(*self.system_messages, *system_messages),
         )
 
-    def with_turn(self, question: Sequence[Message], answer: Message, thread: Thread | None) -> History:
-        """Return the next version with one more turn, in *thread*, or in the same thread for None."""
-        return self.with_messages((*question, answer)).next_version(thread or self.thread)
-
     def next_version(self, thread: Thread | None) -> History:
         """Return this history in *thread*, as the version that replaces the current version."""
         return evolve(self, thread=thread, version=new_version(), basis=self.version)

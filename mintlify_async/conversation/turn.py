@@ -80,7 +80,7 @@ class ConversationTurn:
             what = "an earlier turn or the conversation's store took too long, so the question was not sent"
             raise timed_out("ask", "total", self._call.seconds, "no", what) from None
         self._close_reply = close_if_unused
-        return self._within_deadline(self._call)
+        return self._call.within(self._deadline - asyncio.get_running_loop().time())
 
     async def _begin(self) -> None:
         """Wait in line and check the store."""
@@ -98,11 +98,6 @@ class ConversationTurn:
             self.left()
             raise
 
-    def _within_deadline(self, call: Call) -> Call:
-        if self._deadline == math.inf:
-            return call
-        return call.within(self._deadline - asyncio.get_running_loop().time())
-
     def stepped(self) -> None:
         """Record that the running task reads the reply."""
         task = asyncio.current_task()
@@ -116,7 +111,8 @@ class ConversationTurn:
             return None
         _log.warning("the service has lost a conversation's thread: the question is asked in a new one")
         self._history = evolve(self._history, thread=None)
-        return self._within_deadline(self._prepare(self._history))
+        call = self._prepare(self._history)
+        return call.within(self._deadline - asyncio.get_running_loop().time())
 
     def shown(self, site: str | None, characters: int | None) -> None:
         """Set how many characters of the answer the user has seen. None means all received characters."""
@@ -192,7 +188,8 @@ class ConversationTurn:
         answer = evolve(message, id=id, role="assistant")
         if self._new_history is None or (answer, thread) != self._answer:
             self._answer = answer, thread
-            self._new_history = history.with_turn(question.messages, answer, thread)
+            with_turn = history.with_messages((*question.messages, answer))
+            self._new_history = with_turn.next_version(thread or history.thread)
         return self._new_history
 
     def release_if_over(self, task: asyncio.Task[Any] | None) -> None:

@@ -92,9 +92,7 @@ class TurnLock:
             )
         self._waiting += 1
         try:
-            with logged_if_slow(
-                "a question waits for another turn of its conversation to end", fields=_fields
-            ):
+            with logged_if_slow(_BEHIND_ANOTHER, fields=_fields):
                 await self._lock.acquire()
         finally:
             self._waiting -= 1

@@ -32,7 +32,7 @@ from ..model.secret import Secret, mask_secret
 from ..protocol.requests import Call
 from ..protocol.responses import WholeResponse, read_job, request_id
 from ..protocol.status_errors import status_error
-from ..runtime import dates
+from ..runtime import clock
 from ..runtime.logs import SECONDS, log_fields, logged_if_slow
 from ..runtime.per_event_loop import session_closed
 from ..runtime.tasks import cancel_requests
@@ -41,12 +41,11 @@ from ..settings.options import Observation
 from .connection_errors import CLOSED, AttemptLimit, timed_out
 from .header_times import retry_after_seconds
 from .live_response import LiveResponse
-from .sending import CLEAN_UP_SECONDS, Sending
+from .send_progress import CLEAN_UP_SECONDS, Sending
 from .session_core import Core
 
 if TYPE_CHECKING:
-    from ..quota.counted_limits import CountedOperation, QuotaRemaining, QuotaScope
-    from ..quota.quota import Lease, Quota
+    from ..quota.quota import CountedOperation, Lease, Quota, QuotaRemaining, QuotaScope
 
 log = logging.getLogger("mintlify_async")
 
@@ -79,7 +78,7 @@ async def send_job(
     Args:
         core: The core of the session.
         call: The request.
-        single: Whether there is only one attempt.
+        single: Whether there is only one attempt, for the poll of a wait.
         sending: Records whether the last attempt was sent, however the request ends.
         observation: Gets each attempt.
 
@@ -120,7 +119,7 @@ async def quota_left(core: Core, operation: CountedOperation, fp: str = "") -> t
 
 
 async def unblock(core: Core, operation: CountedOperation) -> None:
-    """End the pause of *operation* for the session's site or project."""
+    """End the block of *operation* for the session's site or project."""
     quota, place = core.options.quota, core.options.counted_for(operation)
     if quota is not None:
         await quota.unblock(operation, await _scope_now(core, operation, place))
@@ -131,6 +130,7 @@ class _Attempts:
 
     Attributes:
         name: The operation's name.
+        level: The log level of lines about the result.
         waits: Whether the call waits for a slot. The wait does not use up the time of the request.
         seconds: The time limit of the request, in seconds.
         deadline: When the request must have ended, by the loop's time. In the mode ``"wait"`` of the quota,
@@ -138,8 +138,7 @@ class _Attempts:
         number: The number of the attempt, from 1.
         sent_back: The number of attempts that were refused with 429 and wait for a slot again.
         waited: The time for which the call has waited for slots, in seconds.
-        answered: Whether a response has arrived.
-        blocked: If the call waits for the end of a pause after a 429, the length of the pause, in seconds.
+        blocked: If the call waits for the end of a block after a 429, the length of the block, in seconds.
             Otherwise None.
         error: The error of the previous attempt. None for the first attempt.
     """
@@ -155,11 +154,10 @@ class _Attempts:
     ) -> None:
         """Start to count the time."""
         now, within = asyncio.get_running_loop().time(), core.options.retry.within
-        resources = core.shared.loops.get()
-        self.options = core.options
-        self.budget = core.shared.budget
-        self.transport = resources.transport
-        self.recordings = resources.recordings
+        self.core = core
+        self.resources = core.shared.loops.get()
+        # A wait makes many polls with a single attempt, so their level is DEBUG.
+        self.level = logging.DEBUG if single else logging.INFO
         self.call = call
         self.name: OperationName = call.operation.name
         self.sending = sending
@@ -173,15 +171,8 @@ class _Attempts:
         self.last_start = math.inf if within is None else now + within
         self.number = self.sent_back = 0
         self.waited = 0.0
-        self.answered = False
         self.blocked: float | None = None
         self.error: SendError | None = None
-
-    @property
-    def level(self) -> int:
-        """The log level of lines about the result. A wait makes many polls, so their level is DEBUG."""
-        is_poll = self.single and self.name == "get_job"
-        return logging.DEBUG if is_poll else logging.INFO
 
     async def run(self) -> Job | LiveResponse:
         """Make attempts until one succeeds or no other may follow."""
@@ -189,7 +180,7 @@ class _Attempts:
         while True:
             outcome = await self._attempt(pause)
             if not isinstance(outcome, Exception):
-                self.budget.succeeded()
+                self.core.shared.budget.succeeded()
                 if log.isEnabledFor(self.level):
                     self._log_success(outcome)
                 return outcome
@@ -205,9 +196,19 @@ class _Attempts:
     async def _again(self, error: SendError, pause: float) -> float:
         """Drop the attempt that ended with *error*. Return the rest of *pause*, or raise *error*."""
         time = asyncio.get_running_loop().time
-        self._note_retry(pause)
+        log.info(
+            "%s failed, attempt %d; again in %.1f s",
+            self.name,
+            self.number,
+            pause,
+            extra=self._fields(error),
+        )
+        if self.observation is not None:
+            self.observation.event("retry", {"attempt": self.number, "delay": pause})
         next_start = time() + pause
-        reason = await self.transport.unless_closed(self.sending.again(max(pause, self.blocked or 0.0)))
+        reason = await self.resources.transport.unless_closed(
+            self.sending.again(max(pause, self.blocked or 0.0))
+        )
         self.blocked = None
         if reason is not None:
             error.add_note(f"it was not sent again: {reason}")
@@ -217,7 +218,7 @@ class _Attempts:
     async def _attempt(self, pause: float) -> Job | LiveResponse | SendError:
         """Send the request once, after *pause*. Return the result, or the error."""
         self.number += 1
-        key, slot = self.options.key(self.call.operation.key).check(), None
+        key, slot = self.core.options.key(self.call.operation.key).check(), None
         if key is None or self.error is not None or self.quota is not None:
             try:
                 key, slot = await self._ready(pause)
@@ -225,7 +226,6 @@ class _Attempts:
                 if error.reason != NO_KEY:
                     raise
                 return error
-        self.answered = False
         began = asyncio.get_running_loop().time()
         try:
             with logged_if_slow(_NO_ANSWER, self.name, SECONDS, self.number, fields=self._fields):
@@ -235,19 +235,20 @@ class _Attempts:
                 await self._refund(slot)
             if not isinstance(error, SEND_ERRORS):
                 raise
-            if not self.answered:
-                self._note(began, None, error)
             return error
 
     async def _exchange(self, key: Secret, began: float) -> Job | LiveResponse:
         """Send the request, mask secrets in the response, and read its headers."""
-        call, assumptions, fresh = self.call, self.options.assumptions, self.number > 1
+        call, assumptions, fresh = self.call, self.core.options.assumptions, self.number > 1
         limit = self._limit(began)
         self.sending.ends_at = limit.at
-        answer = await self.transport.send(
-            call, key, limit, self.sending, fresh=fresh, total_at=self.deadline
-        )
-        self.answered = True
+        try:
+            answer = await self.resources.transport.send(
+                call, key, limit, self.sending, fresh=fresh, total_at=self.deadline
+            )
+        except SEND_ERRORS as error:
+            self._note(began, None, error)
+            raise
         _hide(answer, key)
         if call.thread is not None and call.thread.key is not None and isinstance(answer, WholeResponse):
             _hide(answer, call.thread.key)  # a live body is masked later, because the key is read from there
@@ -264,7 +265,7 @@ class _Attempts:
             return answer
         if answer.status == 429 and self.quota is not None:
             self.blocked = await self._block(self.quota, answer, key)
-        wait = retry_after_seconds(answer.headers, dates.now(), resets=answer.status == 429)
+        wait = retry_after_seconds(answer.headers, clock.now(), resets=answer.status == 429)
         raise status_error(assumptions, call, answer, wait)
 
     def _job_in(self, answer: LiveResponse | WholeResponse) -> Job | None:
@@ -272,7 +273,7 @@ class _Attempts:
         if isinstance(answer, LiveResponse) or not answer.is_success:
             return None
         id_is_enough = bool(self.call.operation.costs)
-        job = read_job(self.options.assumptions, answer, self.number, id_is_enough=id_is_enough)
+        job = read_job(self.core.options.assumptions, answer, self.number, id_is_enough=id_is_enough)
         self.sending.job_id = job.id
         return job
 
@@ -281,7 +282,9 @@ class _Attempts:
         cancelled = cancel_requests()
         slot: Lease | None = None
         try:
-            key, slot = await self.transport.unless_closed(self.sending.ready(self._key_and_slot(pause)))
+            key, slot = await self.resources.transport.unless_closed(
+                self.sending.ready(self._key_and_slot(pause))
+            )
             if cancel_requests() > cancelled:  # swallowed by the user's key function or store
                 raise asyncio.CancelledError
         except BaseException:
@@ -306,7 +309,7 @@ class _Attempts:
         block = asyncio.timeout_at(limit.at if limit.at < math.inf else None)
         try:
             async with block:
-                return await _revealed(self.options.key(self.call.operation.key), self.name)
+                return await _revealed(self.core.options.key(self.call.operation.key), self.name)
         except TimeoutError:
             pass  # of this block, because a TimeoutError of the function is an APIConnectionError
         what = "the function that makes the key did not return"
@@ -316,7 +319,7 @@ class _Attempts:
         """Take a slot of the quota."""
         if self.quota is None:
             return None
-        slot = self.quota.lease(_counted(self.call), _scope_of(self.call, key))
+        slot = self.quota.lease(*_counted(self.call, key))
         try:
             return await self._take(slot)
         except QuotaExceededError as refusal:
@@ -354,7 +357,7 @@ class _Attempts:
             return
         failure = "a slot of the quota could not be given back"
         patience = self.sending.patience(CLEAN_UP_SECONDS)
-        await self.recordings.insist(slot.refund, failure, patience, self._fields())
+        await self.resources.recordings.insist(slot.refund, failure, patience, self._fields())
 
     def _limit(self, now: float) -> AttemptLimit:
         """Return the limit of an attempt that starts *now*."""
@@ -369,15 +372,15 @@ class _Attempts:
     async def _block(self, quota: Quota, answer: WholeResponse, key: Secret) -> float | None:
         """After a 429, stop the calls that share the limit.
 
-        If an agent request waits for the end of this pause, return its minimum length in seconds.
+        If an agent request waits for the end of this block, return its minimum length in seconds.
         """
-        from ..quota.counted_limits import FIRST_BLOCK  # imported here, because most sessions have no quota
+        from ..quota.quota import FIRST_BLOCK  # imported here, because most sessions have no quota
 
-        wait = retry_after_seconds(answer.headers, dates.now())
+        wait = retry_after_seconds(answer.headers, clock.now())
         try:
-            block = quota.block(_counted(self.call), _scope_of(self.call, key), wait)
+            block = quota.block(*_counted(self.call, key), wait)
             async with asyncio.timeout(self.sending.patience(BLOCK_SECONDS)):
-                await self.transport.unless_closed(block)
+                await self.resources.transport.unless_closed(block)
         except Exception as error:  # the service's refusal is more useful
             why = str(error) or "the quota's store did not answer in time"
             log.warning(
@@ -396,7 +399,9 @@ class _Attempts:
             return None
         if 400 <= (getattr(error, "proxy_status", None) or 0) < 500:
             return None  # a proxy counts wrong passwords, and then locks the account
-        if self.blocked is not None:  # the wait for a slot is the pause, and has its own limits
+        if (
+            self.blocked is not None
+        ):  # the block replaces the pause, and the wait for a slot has its own limits
             self.sent_back += 1
             log.warning(
                 "%s waits for a slot again, because the service refused it: %s",
@@ -405,7 +410,7 @@ class _Attempts:
                 extra=self._fields(error),
             )
             return 0.0
-        pause = self.options.retry.delay(
+        pause = self.core.options.retry.delay(
             self.name,
             self.sending.outcome,
             attempt=self.number - self.sent_back,
@@ -418,7 +423,7 @@ class _Attempts:
         start = asyncio.get_running_loop().time() + pause
         if start + LAST_ATTEMPT_SECONDS > self.deadline or start > self.last_start:
             return None
-        return pause if self.budget.take() else None
+        return pause if self.core.shared.budget.take() else None
 
     def _verdict(self, error: SendError) -> MintlifyError:
         """Return the error for the caller if no attempt may follow."""
@@ -461,7 +466,7 @@ class _Attempts:
             return
         seconds = asyncio.get_running_loop().time() - began
         status = answer.status if answer is not None else None
-        id = request_id(self.options.assumptions, answer.headers) if answer is not None else None
+        id = request_id(self.core.options.assumptions, answer.headers) if answer is not None else None
         log.debug(
             "%s %s: %s in %.0f ms, attempt %d, request id %.80r",
             self.call.operation.method,
@@ -477,12 +482,6 @@ class _Attempts:
             facts["error"] = type(error).__name__ if error is not None else None
             observation.event("attempt", {name: fact for name, fact in facts.items() if fact is not None})
 
-    def _note_retry(self, pause: float) -> None:
-        fields = self._fields(self.error)
-        log.info("%s failed, attempt %d; again in %.1f s", self.name, self.number, pause, extra=fields)
-        if self.observation is not None:
-            self.observation.event("retry", {"attempt": self.number, "delay": pause})
-
 
 @lru_cache(maxsize=16)
 def _announce(name: str, text: str) -> None:
@@ -491,9 +490,9 @@ def _announce(name: str, text: str) -> None:
 
 
 def _outcome_unknown(call: Call, error: SendError, sending: Sending) -> OutcomeUnknownError:
-    what, look = call.operation.costs, "look at the dashboard or the repository before sending it again"
     return OutcomeUnknownError(
-        f"{error}; {what} may have been accepted, so it was not sent again: {look}",
+        f"{error}; {call.operation.costs} may have been accepted, so it was not sent again: "
+        f"{sending.next_step}",
         operation=call.operation.name,
         project_id=call.project_id,
         job_id=call.job_id,
@@ -516,15 +515,11 @@ def _unknown_reason(error: SendError) -> str:
     return "server_error" if isinstance(error, APIStatusError) else "unreadable_answer"
 
 
-def _counted(call: Call) -> CountedOperation:
-    name = call.operation.name
+def _counted(call: Call, key: str) -> tuple[CountedOperation, QuotaScope]:
+    """Return the operation and the scope for which the quota counts *call*."""
+    name, place = call.operation.name, call.domain or call.project_id or ""
     assert name != "get_job"  # no quota counts polls
-    return name
-
-
-def _scope_of(call: Call, key: str) -> QuotaScope:
-    place = call.domain or call.project_id or ""
-    return _scope(place, key if call.operation.key == "assistant" else None, call.fp)
+    return name, _scope(place, key if call.operation.key == "assistant" else None, call.fp)
 
 
 async def _scope_now(core: Core, operation: CountedOperation, place: str, fp: str = "") -> QuotaScope:
@@ -552,7 +547,7 @@ async def _revealed(key: Key, operation: str) -> Secret:
 
 def _scope(place: str, key: str | None, fp: str) -> QuotaScope:
     """Return the scope of a call: a domain, the assistant's *key* and the user *fp*, or a project."""
-    from ..quota.counted_limits import QuotaScope  # imported here, because most sessions have no quota
+    from ..quota.quota import QuotaScope  # imported here, because most sessions have no quota
 
     if key is None:
         return QuotaScope(project=place)

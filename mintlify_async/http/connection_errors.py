@@ -136,13 +136,6 @@ def closed_here(operation: str, sent: Sent) -> APIConnectionError:
     )
 
 
-def cut_short(operation: str, status: int) -> APIConnectionError:
-    """Return the error for a response whose body is incomplete."""
-    return APIConnectionError(
-        f"{operation}: the answer ({status}) was cut short", sent="maybe", operation=operation
-    )
-
-
 _BEFORE_SENDING = frozenset(("dns", "certificate", "tls", "proxy", "connect"))
 
 

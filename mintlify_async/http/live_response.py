@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import aiohttp
 
-from ..errors import APIConnectionError, APITimeoutError, CauseSummary, MintlifyError
+from ..errors import APIConnectionError, APITimeoutError, MintlifyError
 from ..model.secret import Secret
 from ..protocol.requests import Call
 from ..runtime.per_event_loop import session_closed
@@ -102,7 +102,10 @@ class LiveResponse:
             try:
                 data = await self._response.content.readany()
             except FOREIGN_ERRORS as error:
-                self._note_loss(summarize(error))
+                cause = summarize(error)
+                if self._failure is None:
+                    self._failure = _lost("the connection was lost in the middle of the answer")
+                    self._failure.__cause__ = cause
             else:
                 if not data:
                     self.close()  # aiohttp never returns an upgraded connection to the pool
@@ -158,11 +161,6 @@ class LiveResponse:
         if not content.is_eof() and content.exception() is None:
             self._fail(_lost("the connection ended in the middle of the answer"))
 
-    def _note_loss(self, cause: CauseSummary) -> None:
-        if self._failure is None:
-            self._failure = _lost("the connection was lost in the middle of the answer")
-            self._failure.__cause__ = cause
-
     def _salvage(self) -> bytes:
         """Return the bytes that aiohttp does not return after it has stored an error."""
         content = self._response.content
@@ -182,7 +180,10 @@ class LiveResponse:
 
         Any task may call this method repeatedly.
         """
-        self._finish()
+        self.closed = True
+        self._streams.discard(self)
+        if self._connection_end is not None:
+            self._connection_end.remove_done_callback(self._connection_ended)
         self._response.close()
 
     def end(self) -> None:
@@ -201,12 +202,6 @@ class LiveResponse:
             self._loop.call_exception_handler(
                 {"message": "a mintlify_async Reply was left before its end; use `async with session.ask(…)`"}
             )
-
-    def _finish(self) -> None:
-        self.closed = True
-        self._streams.discard(self)
-        if self._connection_end is not None:
-            self._connection_end.remove_done_callback(self._connection_ended)
 
 
 def _look_at(end: asyncio.Future[None]) -> None:

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("mintlify_async")
 
 
-def begin_observation(observer: Observer | None, operation: str, **facts: Fact | None) -> Observation | None:
-    """Start an observation. Without an observer, or after its error, return None. The error is logged."""
-    if observer is None:
-        return None
+def begin_observation(observer: Observer, operation: str, **facts: Fact | None) -> Observation | None:
+    """Start an observation. If the observer fails, log its error, and return None."""
     try:
         known_facts = {name: fact for name, fact in facts.items() if fact is not None}
         return _Guarded(observer.start(operation, known_facts), operation)

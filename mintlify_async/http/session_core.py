@@ -9,15 +9,13 @@ from typing import Any, Protocol, Self, TypeVar, cast
 from attrs import field, frozen
 
 from ..errors import StateError
-from ..protocol.requests import Call
 from ..runtime.lasting_steps import Recordings
 from ..runtime.logs import Place, line_of
 from ..runtime.per_event_loop import LoopLocal, session_closed
 from ..runtime.tasks import finish_shielded
-from ..settings.options import Fact, Observation, Options
+from ..settings.options import Observation, Options
 from ..settings.proxy_and_tls import TransportSettings
 from ..settings.retry_policy import RetryBudget
-from .observer import begin_observation
 from .transport import Transport
 
 
@@ -138,18 +136,3 @@ class Core:
         if self.lifetime.closed:
             raise session_closed()
         return self
-
-    def observe(self, operation: str, **facts: Fact | None) -> Observation | None:
-        """Start to observe an operation. Without an observer, or if it fails, return None."""
-        if self.options.observer is None:
-            return None
-        return begin_observation(
-            self.options.observer, operation, **facts, base_url=self.shared.transport.base_url
-        )
-
-    def observe_question(self, call: Call) -> Observation | None:
-        """Start to observe a question."""
-        thread = None if call.thread is None else call.thread.id
-        if self.options.observer is None:  # without an observer, the text is not needed
-            return None
-        return self.observe("ask", domain=call.domain, conversation_id=thread, input=call.text)

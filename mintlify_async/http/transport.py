@@ -17,23 +17,14 @@ import yarl
 from aiohttp import payload
 from aiohttp.abc import AbstractStreamWriter
 
-from ..argument_checks import (
-    EXITING,
-    is_exiting,
-)
-from ..errors import (
-    APIConnectionError,
-    MintlifyError,
-    StateError,
-    UnexpectedResponseError,
-    printable,
-)
+from ..argument_checks import EXITING, is_exiting
+from ..errors import APIConnectionError, MintlifyError, StateError, UnexpectedResponseError
 from ..model.response_info import Headers
 from ..model.secret import Secret
 from ..protocol.byte_limits import ANSWER_MAX_BYTES, ERROR_MAX_BYTES, HEADER_MAX_BYTES
 from ..protocol.requests import Call
 from ..protocol.responses import WholeResponse
-from ..runtime import dates
+from ..runtime import clock
 from ..runtime.logs import log_fields
 from ..runtime.per_event_loop import session_closed
 from ..runtime.time_limits import PASSES, TimeLimit, TimeLimits
@@ -42,7 +33,6 @@ from .connection_errors import (
     FOREIGN_ERRORS,
     AttemptLimit,
     closed_here,
-    cut_short,
     log_known_flaw,
     summarize,
     timed_out,
@@ -50,7 +40,7 @@ from .connection_errors import (
 )
 from .live_response import LiveResponse
 from .request_headers import request_headers
-from .sending import Sending
+from .send_progress import Sending
 
 if TYPE_CHECKING:
     from aiohttp.client_reqrep import ConnectionKey
@@ -255,7 +245,7 @@ class Transport:
                 log.warning(
                     "%s was cancelled after it was sent; the service may have accepted it: %s",
                     call.operation.name,
-                    _next_step(sending.dedupe_key),
+                    sending.next_step,
                     extra=log_fields(call.operation.name, job_id=call.job_id),
                 )
             if body is not None:
@@ -265,7 +255,7 @@ class Transport:
             if body is not None and not sending.asked:
                 await _one_turn(response)
             if not sending.asked:  # a GET, or a substitute for aiohttp's session
-                sending.sent_at = dates.now()
+                sending.sent_at = clock.now()
             elif sending.sent_at is None and not _is_refusal(response.status):
                 response.close()
                 raise _not_its_own(call, response.status)
@@ -290,7 +280,10 @@ class Transport:
         else:
             failure = translate(error, call, written=written, limit=limit)
         if sending.asked_again and isinstance(failure, APIConnectionError):
-            failure = _asked_again(call, failure)
+            text = f"{call.operation}: a middleware of the aiohttp session sent the request again"
+            failure = APIConnectionError(
+                f"{text}, which was refused", operation=call.operation.name, reason=failure.reason
+            )
         if isinstance(failure, APIConnectionError):
             failure.sent_at = sending.sent_at
             self._name_unused_proxy(failure)
@@ -360,7 +353,8 @@ class Transport:
             elif isinstance(error, TimeoutError):
                 failure = timed_out(call.operation.name, limit.phase, limit.seconds, "maybe")
             else:
-                failure = cut_short(call.operation.name, response.status)
+                text = f"{call.operation}: the answer ({response.status}) was cut short"
+                failure = APIConnectionError(text, operation=call.operation.name)
             failure.__cause__ = summarize(error)
         finally:
             if not response.closed:  # aiohttp closes a response whose body is complete
@@ -391,15 +385,6 @@ class Transport:
             session.detach()
             if connector is not None:
                 _close_connector(connector)
-
-
-def _next_step(dedupe_key: str | None) -> str:
-    if dedupe_key is None:
-        return "look at the dashboard or the repository before you send it again"
-    return (
-        f"call it again with dedupe_key {printable(dedupe_key, 80)!r}, which sends nothing, and returns the "
-        "job or says how to find it"
-    )
 
 
 class _Connector(aiohttp.TCPConnector):
@@ -433,12 +418,6 @@ def _not_its_own(call: Call, status: int) -> APIConnectionError:
     """Return the error for a response to another request, because no byte of this request was written."""
     text = f"{call.operation}: an answer (status {status}) came before the request was sent"
     return APIConnectionError(text, sent="no", operation=call.operation.name)
-
-
-def _asked_again(call: Call, failure: APIConnectionError) -> APIConnectionError:
-    """Return the error for a request that a middleware of a borrowed session tried to send twice."""
-    text = f"{call.operation}: a middleware of the aiohttp session sent the request again, which was refused"
-    return APIConnectionError(text, sent="maybe", operation=call.operation.name, reason=failure.reason)
 
 
 def _has_stray_bytes(connection: Connection) -> bool:

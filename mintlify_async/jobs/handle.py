@@ -13,17 +13,17 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 from attrs import evolve
 
-from ..argument_checks import check_seconds, check_wait
-from ..errors import APITimeoutError, ConfigurationError, JobFailedError, NotFoundError, StateError, printable
+from ..argument_checks import check_seconds, check_wait, check_word
+from ..errors import APITimeoutError, JobFailedError, NotFoundError, StateError, printable
 from ..http.observer import note_job
-from ..http.sending import Sending
+from ..http.send_progress import Sending
 from ..http.session_core import Core
 from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp
 from ..model.pydantic_fields import InModels, or_null, schema_of
 from ..model.response_info import ResponseInfo
 from ..protocol.requests import Call, get_job_call, send_message_call
-from ..runtime import dates
+from ..runtime import clock
 from ..runtime.logs import log_fields
 from ..settings.options import Observation
 from ..settings.poll_policy import DEFAULT_TIMEOUT
@@ -265,8 +265,7 @@ class JobHandle(InModels):
             headers=headers,
             extra_body=extra_body,
         )
-        if on_active not in ("send", "wait", "raise"):
-            raise ConfigurationError("on_active must be 'send', 'wait' or 'raise'", field="on_active")
+        check_word(on_active, "on_active", ("send", "wait", "raise"))
         until = call.until(asyncio.get_running_loop().time())
         if dedupe_key is None:
             await self._before_send(on_active, until)
@@ -282,7 +281,7 @@ class JobHandle(InModels):
             result = await sender.send(lambda sending: self._post(inner, call, sending), str)
         ref = JobRef.of(result, self.project_id)
         if ref.sent is None:  # a person has resolved the claim with the id of a job
-            ref = evolve(ref, sent=Stamp(dates.now()))
+            ref = evolve(ref, sent=Stamp(clock.now()))
         return FollowUp(core, states_of(core).of(ref, core.options.poll.settle_seconds))
 
     async def _before_send(self, on_active: OnActive, until: float) -> None:
@@ -367,7 +366,8 @@ def handle_for(core: Core, target: object, *, project_id: str | None = None) -> 
         target = target.ref
     elif isinstance(target, Job):
         target = target.id
-    ref = JobRef.of(target, project_id if project_id is not None else core.options.project_id)
+    project = core.options.project_id if project_id is None else core.options.project(project_id)
+    ref = JobRef.of(target, project)
     state = states_of(core).of(ref, core.options.poll.settle_seconds)
     return FollowUp(core, state) if ref.awaiting_turn else JobHandle(core, state)
 

@@ -197,15 +197,6 @@ class AwaitedFollowUp:
             return self.sent, seconds
         return (look.began, 0.0) if self.ending is None else (self.ending[1], age(self.ending[1]))
 
-    def seconds_left(self, look: Look, age: Age, window: float) -> float:
-        """Return the seconds from *look* to the first poll that may be accepted. 0 if *look* is accepted.
-
-        After follow-ups in a row, that poll only starts the window. See :meth:`window_start` for the
-        arguments.
-        """
-        left = window - self.window_start(look, age, window)[1]
-        return left if left > ROUNDING else 0.0
-
 
 StateBefore = tuple[bool, bool, AwaitedFollowUp | None]
 """Before a follow-up: whether a final status was read, whether the last record was certain, the follow-up."""
@@ -241,7 +232,9 @@ class JobState:
         self.noted = False
         self._was_final = False
         self._sending = 0
-        self._left: float | None = 0.0  # from the last poll to an accepted status, in seconds
+        # Seconds from the last poll to a poll that may be accepted. After follow-ups in a row, that poll only
+        # starts the window.
+        self._left: float | None = 0.0
         self._certain_at = 0.0  # by the time of the last poll's loop
         self._known: WeakKeyDictionary[Moment, WeakKeyDictionary[object, float]] = WeakKeyDictionary()
         self._lock = threading.RLock()  # a session may serve several threads
@@ -322,8 +315,9 @@ class JobState:
             if self.follow_up is not None:
                 age = partial(self._age, look)
                 self.follow_up = self.follow_up.after(look, age, self.window)
-                self._left = self.follow_up.seconds_left(look, age, self.window)
                 since, seconds = self.follow_up.window_start(look, age, self.window)
+                left = self.window - seconds
+                self._left = left if left > ROUNDING else 0.0
                 self._certain_at = certain_at(since, look, seconds, self.window)
 
     def fail(self, look: Look) -> None:

@@ -34,8 +34,8 @@ from ..errors import (
 from ..http.session_core import Core
 from ..model.job_record import Job
 from ..protocol.requests import get_job_call
-from ..runtime import dates
-from ..settings.poll_policy import FIRST, NOT_FOUND_SECONDS, SHORTEST
+from ..runtime import clock
+from ..settings.poll_policy import NOT_FOUND_SECONDS, SHORTEST
 from ..settings.retry_policy import TRY_AGAIN_STATUSES
 from .shared_polls import scheduler_of
 from .stale_guard import JobState, Look, next_order
@@ -122,7 +122,7 @@ class JobWait:
         now, state, last_error = self._time(), self._state, self._error
         failing_for = None
         if last_error is not None or self._succeeded_at is None:
-            seconds = state.failing_for(dates.now())
+            seconds = state.failing_for(clock.now())
             if last_error is not None and seconds >= self._policy.outage:
                 return last_error
             failing_for = max(
@@ -137,7 +137,7 @@ class JobWait:
     def _due(self) -> float:
         """Return the time at which the next poll is due."""
         if self._polls == 0:
-            return self._began + FIRST
+            return self._began
         delay = self._policy.delay(self._polls, random.random())
         counts_in = self._state.counts_in(self._looked_at)
         if counts_in is not None:  # only the poll at the end of the window can be accepted

@@ -10,14 +10,12 @@ from typing import Any, Final, Literal
 import attrs
 from attrs import frozen
 
-from ..argument_checks import check_object, check_optional_text, check_text
+from ..argument_checks import check_object, check_optional_text, check_text, check_word
 from ..errors import ConfigurationError, printable
 from .strict_json import as_object
 from .wire_value import EMPTY, WireValue, read_argument
 
 log = logging.getLogger("mintlify_async")
-
-_CONTEXT_TYPES: Final = ("code", "textSelection")
 
 
 @frozen(eq=False, repr=False)
@@ -42,11 +40,7 @@ class ContextItem(WireValue):
     extra: Mapping[str, Any] = attrs.field(default=EMPTY, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        if self.type not in _CONTEXT_TYPES:
-            raise ConfigurationError(
-                f"context.type must be 'code' or 'textSelection', not {printable(repr(self.type), 40)}",
-                field="context.type",
-            )
+        check_word(self.type, "context.type", ("code", "textSelection"))
         check_text(self.value, "context.value", empty=True)
         check_optional_text(self.path, "context.path")
         check_optional_text(self.element_id, "context.elementId")

@@ -109,17 +109,22 @@ class Job(WireValue, InModels):
 
     @classmethod
     def _from_model(cls, content: object) -> Job:
-        return _read(mask_keys(content), None, lambda problem: ValueError(f"job{problem}"))
+        return job_without_keys(mask_keys(content), None, lambda problem: ValueError(f"job{problem}"))
 
     _to_model = to_wire
 
 
-def job_without_keys(wire: object, raw: ResponseInfo | None) -> Job:
-    """Read the JSON object of a job, from which thread keys were removed. Raises as :meth:`Job.from_wire`."""
-    return _read(wire, raw, partial(_not_a_job, wire=wire, raw=raw))
+def job_without_keys(
+    wire: object, raw: ResponseInfo | None, error: Callable[[str], Exception] | None = None
+) -> Job:
+    """Read the JSON object of a job, from which thread keys were removed.
 
-
-def _read(wire: object, raw: ResponseInfo | None, error: Callable[[str], Exception]) -> Job:
+    Args:
+        wire: The JSON object.
+        raw: The response.
+        error: Takes the problem, and returns the exception to raise; by default as :meth:`Job.from_wire`.
+    """
+    error = error or partial(_not_a_job, wire=wire, raw=raw)
     job = read_value(Job, wire, error, raw=raw, wire=wire)
     if job.id and job.status:
         return job

@@ -79,9 +79,6 @@ def type_name(value: object) -> str:
     return value.type_name if isinstance(value, _Refused) else type(value).__name__
 
 
-_CONTAINERS: Final = (dict, list)
-
-
 def mask_keys(content: Any) -> Any:
     """Return *content* with every thread key masked. Without thread keys, return the same object.
 
@@ -106,7 +103,7 @@ def _without_keys(content: Any, treat: Callable[[dict[str, Any]], dict[str, Any]
     fields = cast("dict[str, Any]", content)
     replacements: dict[str, Any] = {}
     for name, item in fields.items():
-        if isinstance(item, _CONTAINERS) and (replacement := _without_keys(item, treat)) is not item:
+        if isinstance(item, (dict, list)) and (replacement := _without_keys(item, treat)) is not item:
             replacements[name] = replacement
     if replacements:
         fields = {**fields, **replacements}

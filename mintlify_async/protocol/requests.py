@@ -272,15 +272,14 @@ def _encoded(body: dict[str, Any], further_fields: Mapping[str, Any]) -> bytes:
     text = _ENCODER.encode({**body, **further_fields} if further_fields else body)
     # The text contains a lone surrogate, or an emoji, which JSON writes as two surrogates.
     if "\\ud" in text and "messages" in body:
-        body["messages"] = list(map(_sendable, body["messages"]))
+        # In an answer, lone surrogates from the service are replaced.
+        body["messages"] = [
+            without_halves(message) if message["role"] == "assistant" else message
+            for message in body["messages"]
+        ]
         check_json(body["messages"], "messages", sent=True, depth=MESSAGES_DEPTH)
         text = _ENCODER.encode({**body, **further_fields})
     return text.encode("ascii")
-
-
-def _sendable(message: dict[str, Any]) -> dict[str, Any]:
-    """Return *message* for sending. In an answer, lone surrogates from the service are replaced."""
-    return without_halves(message) if message["role"] == "assistant" else message
 
 
 @lru_cache(maxsize=128)

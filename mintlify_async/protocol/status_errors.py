@@ -80,8 +80,13 @@ def _hint(call: Call, answer: WholeResponse) -> str:
     if 300 <= answer.status < 400 and "location" in answer.headers:
         host = _host_of(answer.headers["location"]) or "the same host"
         return f"a redirect to {printable(host, 80)}, which is never followed: check base_url"
-    if status_error_class(answer.status) is NotFoundError:
-        return _not_found_hint(call)
+    if answer.status == 404:
+        if call.thread is not None and call.thread.key is None:
+            return (
+                "the question named a thread without its key, which the service answers with 404; "
+                "the key comes once, with the thread's first answer: keep reply.thread, not its id alone"
+            )
+        return _MISSING[call.operation]
     return _HINTS.get(answer.status, "")
 
 
@@ -90,15 +95,6 @@ def _host_of(url: str) -> str | None:
         return urlsplit(url).hostname
     except ValueError:
         return None
-
-
-def _not_found_hint(call: Call) -> str:
-    if call.operation is ASK and call.thread is not None and call.thread.key is None:
-        return (
-            "the question named a thread without its key, which the service answers with 404; "
-            "the key comes once, with the thread's first answer: keep reply.thread, not its id alone"
-        )
-    return _MISSING[call.operation]
 
 
 _NO_JOB = "no such job in this project: check the job's id and project_id="

@@ -105,7 +105,8 @@ class Lines:
         place = asyncio.get_running_loop(), name
         line = self._lines.get(place)
         if line is None:
-            self._forget_closed_loops()
+            for other in [other for other in list(self._lines) if other[0].is_closed()]:
+                self._lines.pop(other, None)
             line = self._lines[place] = Line()
         line.calls += 1
         line.nested += nested
@@ -128,8 +129,3 @@ class Lines:
         for (_, line_name), line in list(self._lines.items()):
             if line_name == name:
                 line.wake()
-
-    def _forget_closed_loops(self) -> None:
-        for place in list(self._lines):
-            if place[0].is_closed():
-                self._lines.pop(place, None)

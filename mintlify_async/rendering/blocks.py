@@ -86,8 +86,7 @@ def is_settled(start: str) -> bool:
 
 
 def match_containers(text: str, containers: tuple[int, ...], *, is_new_item: bool = False) -> tuple[int, int]:
-    """Return the number of *containers* that continue in a line, and the column after their marks."""
-    text = text.expandtabs(4)
+    """Return the number of *containers* that continue in *text*, a line without tabs, and their end."""
     at = 0
     for depth, width in enumerate(containers):
         indent = _indent(text, at)

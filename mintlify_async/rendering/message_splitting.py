@@ -213,7 +213,7 @@ class Draft:
             yield "", "".join(self._prefixes) + indent + source
             return
         depth, column = match_containers(
-            source, self._blocks.containers, is_new_item=self._blocks.is_new_item
+            source.expandtabs(4), self._blocks.containers, is_new_item=self._blocks.is_new_item
         )
         start = "".join(self._prefixes[: None if continues and self._is_empty else depth])
         rest = _from_column(source, column)

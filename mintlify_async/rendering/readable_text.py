@@ -153,11 +153,11 @@ class ReadableText:
 
     def _rest_of_line(self, piece: str) -> str:
         """Return the text to show from *piece*, a piece of one line without a line ending."""
+        room = HEAD_CHARACTERS - len(self._line)
+        self._line += piece[:room]
         if is_hidden(self._blocks):
-            self._line += piece[: HEAD_CHARACTERS - len(self._line)]
             return ""
-        if len(self._line) < HEAD_CHARACTERS:
-            self._line += piece[: HEAD_CHARACTERS - len(self._line)]
+        if room:
             if self._may_open() or (self._links is not None and not is_settled(self._line)):
                 self._line_start += piece
                 return ""

@@ -103,11 +103,8 @@ class SiteLinks:
                 output += [text[begin:at], self._site.before(text[at : at + self._longest])]
                 begin = at
             elif token[0][0] == "`":
-                output.append(text[begin : token.start()])
-                self._run, at, begin = token[0], token.start(), token.start()
-                output.append(self._run)
-                self._span = [self._run]
-                at = begin = token.end()
+                output.append(text[begin:at])
+                self._run, self._span, begin = token[0], [token[0]], at
         output.append(text[begin:end])
         return "".join(output)
 

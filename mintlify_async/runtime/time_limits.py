@@ -137,7 +137,7 @@ class TimeLimit:
 
     def __init__(self, at: float | None = None, among: TimeLimits[TimeLimit] | None = None) -> None:
         self._is_alone = among is None
-        self._among = among  # a limit without a group makes its own when it has a time
+        self._among: TimeLimits[TimeLimit] = TimeLimits() if among is None else among
         self.at = math.inf if at is None else at
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = None  # set while the block runs
@@ -149,11 +149,8 @@ class TimeLimit:
         self._task = task = asyncio.current_task(self._loop)
         assert task is not None
         self._cancelling = task.cancelling()
-        if self._among is None and self.at < math.inf:
-            self._among = TimeLimits[TimeLimit]()
-        if self._among is not None:
-            self._among.watch(self)
-        if self.ended or (self._among is not None and self._among.ended):
+        self._among.watch(self)
+        if self.ended or self._among.ended:
             self.end()
         return self
 
@@ -161,10 +158,9 @@ class TimeLimit:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
-        if self._among is not None:
-            self._among.discard(self)
-            if self._is_alone:
-                self._among.end()
+        self._among.discard(self)
+        if self._is_alone:
+            self._among.end()
         if task is not None and self._has_cancelled:
             others = task.uncancel() > self._cancelling  # other code has also cancelled the task
             if kind is asyncio.CancelledError and not others:
@@ -178,8 +174,6 @@ class TimeLimit:
     def move(self, at: float) -> None:
         """Make the running block end at *at* instead. A later time needs no timer."""
         self.at = at
-        if self._among is None:
-            self._among = TimeLimits[TimeLimit]()
         if at < self._among.due:
             self._among.watch(self)
 

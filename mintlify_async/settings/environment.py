@@ -24,15 +24,14 @@ SHARED_VARIABLE = "MINTLIFY_API_KEY"
 """Other programs use this name for either key. The prefix shows which of the two keys it contains."""
 
 
-def from_environment(argument: object, variable: str, name: str) -> str | None:
+def from_environment(argument: object, name: str) -> str | None:
     """Return the checked *argument*, or else the value of an environment variable. An empty value is unset.
 
     Args:
         argument: The value of the argument, or None.
-        variable: The name of the variable.
         name: The name of the argument: ``project_id``, ``domain`` or ``site``.
     """
-    source = variable if argument is None else None
+    source = f"MINTLIFY_{name.upper()}" if argument is None else None
     value = argument if source is None else os.environ.get(source) or None
     check = check_site if name == "site" else check_identifier
     return None if value is None else _checked(source, partial(check, value, name))

@@ -28,8 +28,9 @@ from ..argument_checks import (
     check_site,
     check_store,
     check_type,
+    check_word,
 )
-from ..errors import ConfigurationError, printable
+from ..errors import ConfigurationError
 from ..model.operation import KeyKind
 from ..wrong_names import helpful
 from .api_keys import Key
@@ -204,10 +205,7 @@ class Options:
 
     def counted_for(self, operation: str) -> str:
         """Return the site or the project for which the quota counts *operation*."""
-        if operation not in ("create_job", "send_message", "ask"):
-            raise ConfigurationError(
-                f"operation must be create_job, send_message or ask, not {operation!r}", field="operation"
-            )
+        check_word(operation, "operation", ("create_job", "send_message", "ask"))
         return self.asked_domain(None) if operation == "ask" else self.project(None)
 
 
@@ -218,10 +216,7 @@ def check_ready(options: Options, uses: Sequence[object]) -> None:
         "assistant": (options.assistant_key.check, partial(options.asked_domain, None)),
     }
     for use in uses:
-        if use not in tuple(steps):  # a tuple, because a list has no hash
-            raise ConfigurationError(
-                f'check takes "agent" and "assistant", not {printable(repr(use), 40)}', field="uses"
-            )
+        check_word(use, "uses", tuple(steps))
     problems: list[ConfigurationError] = []
     for check in (check for use, checks in steps.items() if use in uses or not uses for check in checks):
         try:

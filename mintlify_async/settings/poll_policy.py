@@ -21,9 +21,6 @@ NOT_FOUND_SECONDS: Final = 30.0
 JITTER: Final = 0.2
 """Variation of an interval, as a fraction of it, so that several waits do not poll at the same time."""
 
-FIRST: Final = 0.0
-"""Seconds until the first poll of a wait."""
-
 SHORTEST: Final = 1.0
 """Minimum interval between two polls of a wait, in seconds."""
 

@@ -32,11 +32,6 @@ PROXY_OF_ENVIRONMENT = "environment"
 PROXY_VARIABLE = "MINTLIFY_PROXY"
 
 
-def own_proxy() -> str | None:
-    """Return the value of ``MINTLIFY_PROXY``, or None if it is unset. It may contain a password."""
-    return hidden(os.environ.get(PROXY_VARIABLE) or None)
-
-
 def proxy_to(url: str, argument: object, *, variable: str = "") -> str | None:
     """Return the checked proxy for requests to *url*. None means a direct connection.
 
@@ -124,6 +119,6 @@ def transport_settings(
     variable = ""
     # The URL of a local service, or the user's aiohttp session, decides how to connect.
     if proxy is None and client_session is None and not (base_url is not None and is_loopback(url)):
-        proxy, variable = own_proxy(), PROXY_VARIABLE
+        proxy, variable = hidden(os.environ.get(PROXY_VARIABLE) or None), PROXY_VARIABLE
     proxy = proxy_to(url, proxy, variable=variable)
     return TransportSettings(base_url=url, client_session=client_session, proxy=proxy, ssl=ssl)

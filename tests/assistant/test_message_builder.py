@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from mintlify_async.assistant.decode import parse_event
 from mintlify_async.assistant.message_builder import MessageBuilder
 from mintlify_async.errors import StreamStateError
 from mintlify_async.events import StreamEvent
 from mintlify_async.messages import DataPart, Message
 from mintlify_async.model.wire_value import MISSING
 from tests.support.oracle_data import ORACLE, joined, without_streamed_inputs
+from tests.support.parsed_events import parse_event
 
 
 def event(type: str, **fields: Any) -> StreamEvent:

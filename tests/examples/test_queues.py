@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from mintlify_async.testing import JobLife, LocalService
+from tests.support.postgres_server import PostgresServer
 from tests.support.redis_server import RedisServer
 
 WHOLE = os.environ.get("SWEEPS") == "whole"
@@ -149,9 +150,29 @@ def check(service: LocalService, ids: list[str], results: dict[str, Any]) -> Non
     assert all(found["prLink"] for found in results.values())
 
 
+@pytest.fixture
+def ledger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> PostgresServer | None:
+    """The Postgres that has the ledger, or None: then the recipe's own Redis has it."""
+    if request.param is None:
+        return None
+    server: PostgresServer = request.getfixturevalue(request.param)
+    monkeypatch.setenv("MINTLIFY_LEDGER", server.url)
+    return server
+
+
+def claims(server: PostgresServer) -> int:
+    """Return how many claims of creations the ledger in Postgres has."""
+    return int(server.say("SELECT count(*) FROM mintlify_async WHERE slot = '' AND key LIKE '%claim%'"))
+
+
 @pytest.mark.parametrize(
-    ("name", "command"),
-    [("saq_jobs", "-m saq saq_jobs.settings"), ("streaq_jobs", "-m streaq run streaq_jobs:worker")],
+    ("name", "command", "ledger"),
+    [
+        ("saq_jobs", "-m saq saq_jobs.settings", None),
+        ("saq_jobs", "-m saq saq_jobs.settings", "postgres_server"),
+        ("streaq_jobs", "-m streaq run streaq_jobs:worker", None),
+    ],
+    indirect=["ledger"],
 )
 async def test_killed_workers_lose_nothing(
     recipe: Callable[[str], ModuleType],
@@ -159,6 +180,7 @@ async def test_killed_workers_lose_nothing(
     tmp_path: Path,
     name: str,
     command: str,
+    ledger: PostgresServer | None,
 ):
     """Each job is requested twice: every result arrives, and there is one POST for each."""
     async with killed_workers(tmp_path / "workers.log", *command.split()), web(recipe(name).app) as client:
@@ -171,13 +193,19 @@ async def test_killed_workers_lose_nothing(
 
         results = await all_results(ids, look)
     check(service, ids, results)
+    if ledger:
+        assert claims(ledger) == JOBS
 
 
 @pytest.mark.leaves_open("Celery keeps its connections to Redis until the process ends")
+@pytest.mark.parametrize(
+    "ledger", [None, pytest.param("postgres_server", marks=pytest.mark.sweep)], indirect=True
+)
 async def test_celery_workers_that_are_killed_lose_nothing(
     recipe: Callable[[str], ModuleType],
     service: LocalService,
     tmp_path: Path,
+    ledger: PostgresServer | None,
 ):
     """The same with synchronous tasks, each of which has a session of its own."""
     command = ["-m", "celery", "-A", "celery_jobs", "worker", "--concurrency=4", "--loglevel=INFO"]
@@ -197,3 +225,5 @@ async def test_celery_workers_that_are_killed_lose_nothing(
         assert b"completed" in (await program.communicate())[0]
     jobs.app.close()
     check(service, [record["id"] for record in results.values()], {r["id"]: r for r in results.values()})
+    if ledger:
+        assert claims(ledger) == JOBS

@@ -86,12 +86,12 @@ def test_an_end_of_an_active_job_must_last():
     ]:
         seen = look(time, status)
         follow_up = follow_up.after(seen, age_at(seen), 60)
-        assert follow_up.seconds_left(seen, age_at(seen), 60) == left
+        assert 60 - follow_up.window_start(seen, age_at(seen), 60)[1] == left
     late, soon, then = look(3600), look(59.999), look(60)
-    assert AwaitedFollowUp(moment(0), was_final=False).seconds_left(late, age_at(late), 60) == 0
+    assert AwaitedFollowUp(moment(0), was_final=False).window_start(late, age_at(late), 60)[1] >= 60
     seen_before = AwaitedFollowUp(moment(0), was_final=True)
-    assert seen_before.seconds_left(soon, age_at(soon), 60) > 0
-    assert seen_before.seconds_left(then, age_at(then), 60) == 0
+    assert seen_before.window_start(soon, age_at(soon), 60)[1] < 60
+    assert seen_before.window_start(then, age_at(then), 60)[1] >= 60
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -545,15 +545,18 @@ async def test_on_active_wait():
     assert turn.ref.was_final
 
 
-@pytest.mark.parametrize(("ends", "error"), [(9, JobTimeoutError), (5, APITimeoutError)])
-async def test_on_active_wait_ends_with_the_timeout(ends, error):
+@pytest.mark.parametrize(
+    ("timeout", "ends", "error"),
+    [(5, 9, JobTimeoutError), (5, 5, APITimeoutError), (0.25, 9, JobTimeoutError)],
+)
+async def test_on_active_wait_ends_with_the_timeout(timeout, ends, error):
     """The whole call is limited: nothing is sent to an active job, nor when all of the time was needed."""
     agent = FakeAgent(at_times((0, "active"), (ends, "completed")))
     with pytest.raises(error) as caught:
-        await agent.job().send("Again", on_active="wait", timeout=5)
+        await agent.job().send("Again", on_active="wait", timeout=timeout)
     assert getattr(caught.value, "sent", "no") == "no"
     assert agent.sent == []
-    assert agent.now() == 5
+    assert agent.now() == timeout
 
 
 @pytest.mark.parametrize(

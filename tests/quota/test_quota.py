@@ -10,8 +10,7 @@ import pytest
 
 from mintlify_async import Limit, MemoryStore, Quota
 from mintlify_async.errors import ConfigurationError, QuotaExceededError, StateError
-from mintlify_async.quota.counted_limits import QuotaScope
-from mintlify_async.quota.quota import Lease
+from mintlify_async.quota.quota import Lease, QuotaScope
 from mintlify_async.storage import TakeResult
 from mintlify_async.testing.virtual_clock import VirtualTime
 from tests.support.job_fakes import settle
@@ -267,7 +266,7 @@ async def test_a_429_stops_everybody_who_shares_the_limit():
     store = MemoryStore()
     mine, yours = Quota(store=store), Quota(store=store)
     await mine.block("create_job", ACME, 30.0)
-    with pytest.raises(QuotaExceededError, match="asked for a pause") as refused:
+    with pytest.raises(QuotaExceededError, match="blocks all calls") as refused:
         await yours.lease("create_job", ACME).take()
     assert refused.value.retry_after == pytest.approx(30)
     assert refused.value.limit is None

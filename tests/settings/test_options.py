@@ -127,7 +127,7 @@ ANY_KEY = {"assumptions": Assumptions(admin_key_prefix="", assistant_key_prefix=
         ((), SWAPPED, ["admin_key holds an assistant key", "assistant_key holds an admin key"]),
         ((), {**SWAPPED, **ANY_KEY}, []),
         ((), {"admin_key": fetch, "assistant_key": fetch, **PLACE}, []),
-        *(((use,), {}, ['check takes "agent" and "assistant"']) for use in ("ask", ["agent"], None, "")),
+        *(((use,), {}, ["uses must be 'agent' or 'assistant'"]) for use in ("ask", ["agent"], None, "")),
     ],
 )
 def test_check_lists_everything_that_is_missing_at_once(bare, uses, settings, problems):

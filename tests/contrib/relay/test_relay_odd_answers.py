@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from mintlify_async.assistant.decode import parse_event
 from mintlify_async.assistant.message_builder import MessageBuilder
 from tests.support.odd_answers import OddAnswers, encode
+from tests.support.parsed_events import parse_event
 from tests.support.relay_browser import NEWEST, page_program
 from tests.support.relay_desk import TURN, USER, Desk, desk, form, say
 from tests.support.relay_kit import events, user_message

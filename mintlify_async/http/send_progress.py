@@ -7,8 +7,8 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from ..errors import StateError
-from ..runtime import dates
+from ..errors import StateError, printable
+from ..runtime import clock
 from ..settings.retry_policy import Outcome
 
 FIRST_BYTE_SECONDS: Final = 10.0
@@ -88,6 +88,16 @@ class Sending:
         """Whether the last attempt started nothing, because it was not sent or was refused."""
         return self.outcome != "unknown"
 
+    @property
+    def next_step(self) -> str:
+        """What the user should do if the outcome of the request is unknown."""
+        if self.dedupe_key is None:
+            return "look at the dashboard or the repository before you send it again"
+        return (
+            f"call it again with dedupe_key {printable(self.dedupe_key, 80)!r}, which sends nothing, and "
+            "returns the job or says how to find it"
+        )
+
     async def ready(self, step: Awaitable[T]) -> T:
         """Wait for *step*, which gets the key and a slot. If this call raises, there is no attempt."""
         return await step
@@ -145,7 +155,7 @@ class Sending:
         if self.sent_at is not None:
             self.asked_again = True
             raise ConnectionAbortedError("the request was written before, and is never written again")
-        self.sent_at = dates.now()
+        self.sent_at = clock.now()
         if self.on_first_byte is not None:
             self.on_first_byte()
 

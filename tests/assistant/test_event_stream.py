@@ -15,9 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mintlify_async.assistant import sse
-from mintlify_async.assistant.decode import DeltaDecoder, parse_event
+from mintlify_async.assistant.event_stream import DeltaDecoder, MessageStream
 from mintlify_async.assistant.message_builder import MessageBuilder
-from mintlify_async.assistant.message_stream import MessageStream
 from mintlify_async.errors import (
     APIConnectionError,
     AssistantError,
@@ -41,6 +40,7 @@ from tests.support.oracle_data import (
     scenarios,
     without_streamed_inputs,
 )
+from tests.support.parsed_events import parse_event
 from tests.support.secret_guard import Keys, reprs
 
 ALL = [scenario for version in ("v7", "v6", "v5") for scenario in scenarios(version)]
