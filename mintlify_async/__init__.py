@@ -37,7 +37,7 @@ _MODULES = {
     "JobStatus": "model.job_record",
     "JobTimeoutError": "errors",
     "Ledger": "jobs.ledger",
-    "Limit": "quota.counted_limits",
+    "Limit": "quota.quota",
     "MemoryStore": "storage.memory_store",
     "Message": "messages",
     "MintlifyError": "errors",

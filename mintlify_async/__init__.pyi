@@ -43,7 +43,7 @@ from .model.job_record import Job as Job
 from .model.job_record import JobStatus as JobStatus
 from .model.job_ref import JobRef as JobRef
 from .model.thread import Thread as Thread
-from .quota.counted_limits import Limit as Limit
+from .quota.quota import Limit as Limit
 from .quota.quota import Quota as Quota
 from .rendering.answer_as_markdown import answer_markdown as answer_markdown
 from .rendering.answer_as_markdown import extras_markdown as extras_markdown

@@ -32,8 +32,8 @@ All values of an error are attributes. Attributes survive ``pickle`` and ``copy`
 an exception of another library caused the error, the cause is a :class:`CauseSummary`, because the original
 exception may show the key.
 
-The texts of status errors are made in ``protocol/status_errors.py``, the texts of ``QuotaExceededError`` in
-``quota/``, mostly in ``counted_limits.py``.
+``protocol/status_errors.py`` makes the texts of status errors, and ``quota/quota.py`` the texts of
+``QuotaExceededError``.
 """
 
 from __future__ import annotations

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
     from .conversation.conversation import Conversation
     from .http.transport import RequestRecorder
-    from .quota.counted_limits import QuotaRemaining
-    from .quota.quota import Quota
+    from .quota.quota import Quota, QuotaRemaining
     from .storage.store import Store
 
 __all__ = ["MintlifySession", "record_requests", "steps_of"]

@@ -54,7 +54,7 @@ PURE_FILES = {
     "jobs/stale_guard.py",
     "conversation/history.py",
 }
-PURE_FILES |= {f"assistant/{name}.py" for name in ("message_stream", "message_builder", "decode", "sse")}
+PURE_FILES |= {f"assistant/{name}.py" for name in ("event_stream", "message_builder", "sse", "thread_finder")}
 """They do no I/O: the clock and the random numbers are arguments."""
 NOT_PURE = {"rendering/edits.py"}
 IO_MODULES = {"aiohttp", "anyio", "asyncio", "time", "random"}
@@ -62,7 +62,7 @@ IO_MODULES = {"aiohttp", "anyio", "asyncio", "time", "random"}
 MAY_IMPORT_AIOHTTP = {"http", "testing", "contrib"}
 
 # The thread of a SQLite file has no loop, and virtual time waits for the kernel.
-MAY_READ_TIME = {"runtime/dates.py", "storage/sqlite_file.py", "testing/virtual_clock.py"}
+MAY_READ_TIME = {"runtime/clock.py", "storage/sqlite_file.py", "testing/virtual_clock.py"}
 TIME_FUNCTIONS = {"time", "monotonic", "perf_counter", "now", "utcnow", "today", "sleep"}
 
 FOREIGN_PRIVATE = {

@@ -28,7 +28,7 @@ from mintlify_async import (
     rendering,
     storage,
 )
-from mintlify_async.jobs.ledger_records import Claim
+from mintlify_async.jobs.ledger import Claim
 from mintlify_async.model.job_record import Source
 from mintlify_async.storage.sqlite_statements import SQLStore
 from mintlify_async.wrong_names import INSTEAD

@@ -14,7 +14,7 @@ from typing import Any, assert_never, assert_type
 import mintlify_async as m
 from mintlify_async import events as e
 from mintlify_async import messages as p
-from mintlify_async.jobs.ledger_records import Claim
+from mintlify_async.jobs.ledger import Claim
 from mintlify_async.model.response_info import ResponseInfo
 from mintlify_async.quota import QuotaRemaining
 from mintlify_async.rendering.growing_messages import Edit

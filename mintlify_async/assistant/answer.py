@@ -23,7 +23,7 @@ from ..rendering.readable_text import text_after
 from ..rendering.suggestions import Suggestion, suggestions_of
 from ..runtime.logs import Place, line_of
 from ..wrong_names import helpful
-from .message_stream import MessageStream
+from .event_stream import MessageStream
 
 HOW_TO_READ: Final = (
     "`await` it, or read it with `async for event in reply`, or with "

@@ -1,6 +1,6 @@
 """Reply: one answer of the assistant, which is read while it arrives.
 
-:mod:`.message_stream` splits and decodes the bytes, decides when an answer ends, and does no I/O. This module
+:mod:`.event_stream` splits and decodes the bytes, decides when an answer ends, and does no I/O. This module
 opens the connection, waits for bytes and closes it. ``AFTER_FINISH`` limits the reading after the end.
 """
 
@@ -36,7 +36,7 @@ from ..runtime.logs import Place, caller
 from ..runtime.time_limits import TimeLimit
 from ..wrong_names import AsyncOnly, helpful
 from .answer import HOW_TO_READ, Answer, Extras, already_read, ended, warn_unread
-from .message_stream import MessageStream
+from .event_stream import MessageStream
 from .text_stream import TextStream
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ r"""Splits a stream of bytes into server-sent events and returns the data of eac
 
 Only LF, CRLF and CR end a line. One byte order mark at the start is dropped, and invalid UTF-8 becomes
 U+FFFD. Event names, ids, retries and comments have no meaning in this protocol and are skipped. The result
-does not depend on how the bytes are split. ``message_stream`` handles ``[DONE]``. The rules are in
+does not depend on how the bytes are split. ``event_stream`` handles ``[DONE]``. The rules are in
 https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream.
 
 >>> decoder = SSEDecoder()

@@ -6,7 +6,7 @@ import argparse
 
 import mintlify_async as mintlify
 
-from ..runtime.dates import as_text
+from ..runtime.clock import as_text
 from .exit_status import DONE
 from .stores import open_ledger
 from .terminal import Terminal, shell_word

@@ -32,7 +32,7 @@ from ..model.secret import Secret, mask_secret
 from ..protocol.requests import Call
 from ..protocol.responses import WholeResponse, read_job, request_id
 from ..protocol.status_errors import status_error
-from ..runtime import dates
+from ..runtime import clock
 from ..runtime.logs import SECONDS, log_fields, logged_if_slow
 from ..runtime.per_event_loop import session_closed
 from ..runtime.tasks import cancel_requests
@@ -41,12 +41,11 @@ from ..settings.options import Observation
 from .connection_errors import CLOSED, AttemptLimit, timed_out
 from .header_times import retry_after_seconds
 from .live_response import LiveResponse
-from .sending import CLEAN_UP_SECONDS, Sending
+from .send_progress import CLEAN_UP_SECONDS, Sending
 from .session_core import Core
 
 if TYPE_CHECKING:
-    from ..quota.counted_limits import CountedOperation, QuotaRemaining, QuotaScope
-    from ..quota.quota import Lease, Quota
+    from ..quota.quota import CountedOperation, Lease, Quota, QuotaRemaining, QuotaScope
 
 log = logging.getLogger("mintlify_async")
 
@@ -266,7 +265,7 @@ class _Attempts:
             return answer
         if answer.status == 429 and self.quota is not None:
             self.blocked = await self._block(self.quota, answer, key)
-        wait = retry_after_seconds(answer.headers, dates.now(), resets=answer.status == 429)
+        wait = retry_after_seconds(answer.headers, clock.now(), resets=answer.status == 429)
         raise status_error(assumptions, call, answer, wait)
 
     def _job_in(self, answer: LiveResponse | WholeResponse) -> Job | None:
@@ -375,9 +374,9 @@ class _Attempts:
 
         If an agent request waits for the end of this pause, return its minimum length in seconds.
         """
-        from ..quota.counted_limits import FIRST_BLOCK  # imported here, because most sessions have no quota
+        from ..quota.quota import FIRST_BLOCK  # imported here, because most sessions have no quota
 
-        wait = retry_after_seconds(answer.headers, dates.now())
+        wait = retry_after_seconds(answer.headers, clock.now())
         try:
             block = quota.block(*_counted(self.call, key), wait)
             async with asyncio.timeout(self.sending.patience(BLOCK_SECONDS)):
@@ -546,7 +545,7 @@ async def _revealed(key: Key, operation: str) -> Secret:
 
 def _scope(place: str, key: str | None, fp: str) -> QuotaScope:
     """Return the scope of a call: a domain, the assistant's *key* and the user *fp*, or a project."""
-    from ..quota.counted_limits import QuotaScope  # imported here, because most sessions have no quota
+    from ..quota.quota import QuotaScope  # imported here, because most sessions have no quota
 
     if key is None:
         return QuotaScope(project=place)

@@ -24,7 +24,7 @@ from ..model.secret import Secret
 from ..protocol.byte_limits import ANSWER_MAX_BYTES, ERROR_MAX_BYTES, HEADER_MAX_BYTES
 from ..protocol.requests import Call
 from ..protocol.responses import WholeResponse
-from ..runtime import dates
+from ..runtime import clock
 from ..runtime.logs import log_fields
 from ..runtime.per_event_loop import session_closed
 from ..runtime.time_limits import PASSES, TimeLimit, TimeLimits
@@ -40,7 +40,7 @@ from .connection_errors import (
 )
 from .live_response import LiveResponse
 from .request_headers import request_headers
-from .sending import Sending
+from .send_progress import Sending
 
 if TYPE_CHECKING:
     from aiohttp.client_reqrep import ConnectionKey
@@ -255,7 +255,7 @@ class Transport:
             if body is not None and not sending.asked:
                 await _one_turn(response)
             if not sending.asked:  # a GET, or a substitute for aiohttp's session
-                sending.sent_at = dates.now()
+                sending.sent_at = clock.now()
             elif sending.sent_at is None and not _is_refusal(response.status):
                 response.close()
                 raise _not_its_own(call, response.status)

@@ -16,14 +16,14 @@ from attrs import evolve
 from ..argument_checks import check_seconds, check_wait, check_word
 from ..errors import APITimeoutError, JobFailedError, NotFoundError, StateError, printable
 from ..http.observer import note_job
-from ..http.sending import Sending
+from ..http.send_progress import Sending
 from ..http.session_core import Core
 from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp
 from ..model.pydantic_fields import InModels, or_null, schema_of
 from ..model.response_info import ResponseInfo
 from ..protocol.requests import Call, get_job_call, send_message_call
-from ..runtime import dates
+from ..runtime import clock
 from ..runtime.logs import log_fields
 from ..settings.options import Observation
 from ..settings.poll_policy import DEFAULT_TIMEOUT
@@ -281,7 +281,7 @@ class JobHandle(InModels):
             result = await sender.send(lambda sending: self._post(inner, call, sending), str)
         ref = JobRef.of(result, self.project_id)
         if ref.sent is None:  # a person has resolved the claim with the id of a job
-            ref = evolve(ref, sent=Stamp(dates.now()))
+            ref = evolve(ref, sent=Stamp(clock.now()))
         return FollowUp(core, states_of(core).of(ref, core.options.poll.settle_seconds))
 
     async def _before_send(self, on_active: OnActive, until: float) -> None:

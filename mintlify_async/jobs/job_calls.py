@@ -14,18 +14,18 @@ from ..errors import ConfigurationError, UnexpectedResponseError, printable
 from ..http.attempts import send_job
 from ..http.header_times import http_date
 from ..http.observer import begin_observation, following, note, note_job
-from ..http.sending import Sending
+from ..http.send_progress import Sending
 from ..http.session_core import Core
 from ..model.job_record import Job
 from ..model.job_ref import JobRef, Stamp
 from ..model.response_info import ResponseInfo
 from ..protocol.requests import Call
-from ..runtime import dates
+from ..runtime import clock
 from ..runtime.logs import log_fields
 from ..runtime.tasks import running_loop
 from ..settings.options import Observation
 from .key_watch import KeyWatch
-from .ledger_records import Claim, request_parts
+from .ledger import Claim, request_parts
 from .send_once import OnceSender
 from .stale_guard import JobState, JobStates, Look, Moment, next_order, response_headers
 
@@ -36,7 +36,7 @@ def moment(headers: Mapping[str, str]) -> Moment:
     """Return the current moment on the running loop. *headers* are the headers of the service's response."""
     loop = running_loop()  # None if Python closes the coroutine
     return Moment(
-        Stamp(dates.now(), http_date(headers.get("date"))), loop, 0.0 if loop is None else loop.time()
+        Stamp(clock.now(), http_date(headers.get("date"))), loop, 0.0 if loop is None else loop.time()
     )
 
 
@@ -141,7 +141,7 @@ async def post(core: Core, call: Call, sending: Sending) -> Job:
             )
         elif isinstance(error, asyncio.CancelledError) and not sending.had_no_effect:
             key = "" if sending.dedupe_key is None else f" with dedupe_key {sending.dedupe_key!r}"
-            sent_at = dates.as_text(sending.sent_at)
+            sent_at = clock.as_text(sending.sent_at)
             error.add_note(f"{call.operation}{key} was sent at {sent_at}; it may have been accepted")
         raise
 
@@ -156,7 +156,7 @@ async def look_at(core: Core, state: JobState, call: Call, *, retry: bool = Fals
         retry: Whether to retry. Without it, there is one attempt.
     """
     loop = asyncio.get_running_loop()
-    began, date, order = loop.time(), dates.now(), next_order()
+    began, date, order = loop.time(), clock.now(), next_order()
     job: Job | None = None
     error: Exception | None = None
     try:

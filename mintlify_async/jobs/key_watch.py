@@ -18,7 +18,7 @@ from ..errors import StateError
 from ..runtime.tasks import end_tasks, start_task
 from ..runtime.time_limits import TimeLimit
 from ..storage.store import Snapshot, Store
-from .ledger_records import Claim, KeyHeldError, check_same, claim_keys
+from .ledger import Claim, KeyHeldError, check_same, claim_keys
 
 FIRST_PAUSE: Final = 0.05
 """Seconds until the key of a waiting call is read for the first time. The pause doubles each time."""

@@ -1,6 +1,6 @@
 """Sends an agent POST, which creates a job or a follow-up, at most once per ``dedupe_key``.
 
-``claims`` has the rules. This module applies them to a store, and records the end of each request, even if
+``ledger`` has the rules. This module applies them to a store, and records the end of each request, even if
 the caller is cancelled. If nothing was started, the key is free again. Otherwise the module records the
 result, or that there is none.
 """
@@ -18,15 +18,15 @@ from typing import Final, Protocol, TypeVar
 from attrs import define, evolve, frozen
 
 from ..errors import OutcomeUnknownError, QuotaExceededError, StateError, printable
-from ..http.sending import CLEAN_UP_SECONDS, Sending
-from ..runtime import dates
+from ..http.send_progress import CLEAN_UP_SECONDS, Sending
+from ..runtime import clock
 from ..runtime.lasting_steps import RECORD_PATIENCE, Recordings
 from ..runtime.logs import log_fields
 from ..runtime.tasks import running_loop
 from ..storage.store import Rule, Snapshot, Store, change, new_version
-from . import ledger_records as claims
+from . import ledger as claims
 from .key_watch import KeyWatch
-from .ledger_records import Claim, KeyHeldError, check_same, claim_keys, outcome_unknown
+from .ledger import Claim, KeyHeldError, check_same, claim_keys, outcome_unknown
 
 log = logging.getLogger("mintlify_async")
 
@@ -191,7 +191,7 @@ class OnceSender:
 def _held(holder: Claim) -> StateError:
     return StateError(
         f"another call has been sending {holder.operation} with dedupe_key {printable(holder.key, 80)!r} "
-        f"since {dates.as_text(holder.since)}; from {dates.as_text(holder.unknown_from)} its outcome counts "
+        f"since {clock.as_text(holder.since)}; from {clock.as_text(holder.unknown_from)} its outcome counts "
         "as unknown; this call has sent nothing in its time"
     )
 
@@ -201,7 +201,7 @@ def _log_wait(holder: Claim, seconds: float, *, is_long: bool) -> None:
         logging.WARNING if is_long else logging.INFO,
         "waiting up to %.0f s for the result of %s with dedupe_key %r: another call has been sending it "
         "since %s, or its process has died",
-        seconds, holder.operation, printable(holder.key, 80), dates.as_text(holder.since),
+        seconds, holder.operation, printable(holder.key, 80), clock.as_text(holder.since),
         extra=log_fields(holder.operation),
     )  # fmt: skip
 
@@ -311,7 +311,7 @@ class _KeyedSending(Sending):
 
         async def record() -> None:
             nonlocal is_recorded
-            recorded = await change(store, claim_keys(claim.key), rule, keep=store.keep)
+            recorded = await claims.write_result(store, claim.key, rule)
             is_recorded = True
             if not recorded:
                 log.warning("%s was not recorded: its key was changed by hand", what, extra=fields)
@@ -320,7 +320,7 @@ class _KeyedSending(Sending):
         try:
             await self._sender.recordings.insist(record, failure, self.patience(RECORD_PATIENCE), fields)
         except asyncio.CancelledError as error:
-            error.add_note(f"{what}, sent at {dates.as_text(self.sent_at)}")
+            error.add_note(f"{what}, sent at {clock.as_text(self.sent_at)}")
             raise
         finally:
             if not is_recorded:

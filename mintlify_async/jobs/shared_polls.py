@@ -22,7 +22,7 @@ from ..http.header_times import retry_after_seconds
 from ..http.session_core import Core
 from ..model.job_ref import Stamp
 from ..protocol.requests import Call
-from ..runtime import dates
+from ..runtime import clock
 from ..runtime.tasks import end_tasks, start_task
 from ..runtime.time_limits import TimeLimit
 from ..settings.poll_policy import PollPolicy
@@ -241,7 +241,7 @@ class PollScheduler:
         loop, look = asyncio.get_running_loop(), None
         del self._running[poll.key]
         if task.cancelled():  # cancelled by other code, and the waits tolerate a failed poll
-            now = Moment(Stamp(dates.now()), loop, loop.time())
+            now = Moment(Stamp(clock.now()), loop, loop.time())
             look = Look(now, now.time, error=APIConnectionError("other code has cancelled the poll"))
         elif (error := task.exception()) is not None:
             poll.fail(error)
@@ -261,7 +261,7 @@ class PollScheduler:
         else:
             # The reset header of a success contains the end of a window. It is not a request to pause.
             headers = response_headers(look.job, error)
-            pause = retry_after_seconds(headers, dates.now(), resets=False) or 0.0
+            pause = retry_after_seconds(headers, clock.now(), resets=False) or 0.0
         name: str | JobKey = key
         if isinstance(error, RateLimitError):
             name, pause = key[0], max(pause, self._policy.initial)
@@ -279,7 +279,7 @@ def scheduler_of(core: Core) -> PollScheduler:
 def _unanswered() -> Look:
     """Return the outcome for a wait that ends while its poll is running."""
     loop = asyncio.get_running_loop()
-    now = Moment(Stamp(dates.now()), loop, loop.time())
+    now = Moment(Stamp(clock.now()), loop, loop.time())
     error = APITimeoutError(
         "get_job: the service has not answered by the end of the wait",
         phase="request",

@@ -34,7 +34,7 @@ from ..errors import (
 from ..http.session_core import Core
 from ..model.job_record import Job
 from ..protocol.requests import get_job_call
-from ..runtime import dates
+from ..runtime import clock
 from ..settings.poll_policy import NOT_FOUND_SECONDS, SHORTEST
 from ..settings.retry_policy import TRY_AGAIN_STATUSES
 from .shared_polls import scheduler_of
@@ -122,7 +122,7 @@ class JobWait:
         now, state, last_error = self._time(), self._state, self._error
         failing_for = None
         if last_error is not None or self._succeeded_at is None:
-            seconds = state.failing_for(dates.now())
+            seconds = state.failing_for(clock.now())
             if last_error is not None and seconds >= self._policy.outage:
                 return last_error
             failing_for = max(

@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ..wrong_names import missing_names
-from .counted_limits import Limit, QuotaRemaining
-from .quota import Quota
+from .quota import Limit, Quota, QuotaRemaining
 
 __all__ = ["Limit", "Quota", "QuotaRemaining"]
 

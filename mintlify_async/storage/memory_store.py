@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..runtime import dates
+from ..runtime import clock
 from .sqlite_statements import TABLES, SQLStore
 
 if TYPE_CHECKING:
@@ -54,5 +54,5 @@ class MemoryStore(SQLStore):
         with self._lock, self._db:
             time = asyncio.get_running_loop().time()  # in the lock, so that steps of threads have an order
             if self._start is None:
-                self._start = dates.now() - time
+                self._start = clock.now() - time
             return step(self._db, self._start + time)

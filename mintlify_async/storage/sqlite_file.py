@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 BUSY_SECONDS: Final = 10.0
 """Time for which a step waits while another process has the lock, in seconds. A commit takes milliseconds.
-``FIRST_BYTE_SECONDS`` in ``http/sending.py`` also limits the step that marks a claim as *sending*."""
+``FIRST_BYTE_SECONDS`` in ``http/send_progress.py`` also limits the step that marks a claim as *sending*."""
 
 TRY_SECONDS: Final = 0.25
 """Maximum time of one attempt to get the lock, in seconds. Cancelled steps end between two attempts."""

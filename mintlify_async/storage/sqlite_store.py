@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from ..argument_checks import check_path
 from ..errors import ConfigurationError
-from ..runtime import dates
+from ..runtime import clock
 from .sqlite_statements import SQLStore
 
 if TYPE_CHECKING:
@@ -63,4 +63,4 @@ class SQLiteStore(SQLStore):
         return f"SQLiteStore({self._file.path!r})"
 
     async def _run(self, step: Callable[[Connection, float], T]) -> T:
-        return await self._file.run(lambda db: step(db, dates.now()))
+        return await self._file.run(lambda db: step(db, clock.now()))

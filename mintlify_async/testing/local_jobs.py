@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from ..runtime.dates import now as date_now
+from ..runtime.clock import now as date_now
 from ..wrong_names import helpful
 
 ENDED = frozenset({"completed", "failed", "archived"})

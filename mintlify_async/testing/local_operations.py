@@ -14,13 +14,13 @@ from ..argument_checks import MAX_DEPTH, check_json
 from ..errors import ConfigurationError
 from ..model.strict_json import as_object
 from .assistant_answers import AnswerStyle, content_events, search_answer, search_step
+from .body_checks import ask_mistakes, prompt_mistakes
 from .customers import Customer
 from .docs_index import DocsIndex
 from .http_answer import Answer, event_stream, json_answer, too_many_requests
 from .local_jobs import JobLife, LocalJob, LocalJobs
 from .local_threads import LocalThread, LocalThreads
 from .rate_limits import LimitCounter, Limits
-from .request_checks import ask_mistakes, prompt_mistakes
 from .request_log import RecordedRequest
 from .scripted_responses import Rule
 

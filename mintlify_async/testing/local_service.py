@@ -20,7 +20,7 @@ from aiohttp import ClientResponse, web
 from attrs import evolve
 
 from ..errors import ConfigurationError, StateError
-from ..runtime.dates import now as date_now
+from ..runtime.clock import now as date_now
 from ..wrong_names import helpful
 from .answer_sender import FaultyConnection, Sent, send_answer
 from .assistant_answers import AnswerStyle

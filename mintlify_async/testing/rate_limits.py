@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-from ..runtime.dates import now as date_now
+from ..runtime.clock import now as date_now
 from ..wrong_names import helpful
 
 HOUR, DAY, MONTH = 3600.0, 86_400.0, 30 * 86_400.0

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from attrs import define
 
-from ..assistant.decode import DONE
+from ..assistant.event_stream import DONE
 
 _KEPT_FIELDS: Final = frozenset(
     {

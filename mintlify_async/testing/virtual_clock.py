@@ -26,7 +26,7 @@ from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from ..errors import StateError
-from ..runtime.dates import read_from
+from ..runtime.clock import read_from
 
 if sys.platform == "linux":
     import termios

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mintlify_async.assistant.message_stream import MessageStream
+from mintlify_async.assistant.event_stream import MessageStream
 from mintlify_async.errors import StreamInterruptedError
 from mintlify_async.events import Start, StartStep, TextDelta, TextEnd, TextStart
 from mintlify_async.messages import Message, TextPart

@@ -53,7 +53,7 @@ async def test_an_abort_is_a_normal_end(service, session):
 async def test_an_answer_that_is_too_large(service, session, monkeypatch, what, body):
     """A typed error that names the limit, and bounded memory."""
     monkeypatch.setattr("mintlify_async.assistant.sse.MAX_EVENT_BYTES", 1000)
-    monkeypatch.setattr("mintlify_async.assistant.message_stream.MAX_REPLY_BYTES", 5000)
+    monkeypatch.setattr("mintlify_async.assistant.event_stream.MAX_REPLY_BYTES", 5000)
     service.script.ask(body=body)
     with pytest.raises(StreamDecodeError, match=f"{what} is larger than"):
         await session.ask("x")
@@ -157,7 +157,7 @@ async def test_nothing_after_the_end_harms_a_whole_answer(service, session, monk
     """Whatever follows ``finish`` or ``[DONE]``: the answer has arrived."""
     service.script.ask(body=(BODY if done else WITHOUT_DONE) + AFTERWARDS[what])
     monkeypatch.setattr("mintlify_async.assistant.sse.MAX_EVENT_BYTES", 4000)
-    monkeypatch.setattr("mintlify_async.assistant.message_stream.MAX_REPLY_BYTES", 20_000)
+    monkeypatch.setattr("mintlify_async.assistant.event_stream.MAX_REPLY_BYTES", 20_000)
     reply = session.ask("x")
     events = [event async for event in reply]
     assert reply.text == "Hello world"

@@ -14,7 +14,7 @@ import pytest
 
 from mintlify_async import JobRef
 from mintlify_async.model.job_ref import Stamp
-from mintlify_async.runtime import dates
+from mintlify_async.runtime import clock
 from mintlify_async.testing import JobLife, LocalService
 from tests.support.redis_server import RedisServer
 
@@ -62,7 +62,7 @@ async def test_looks_end_with_an_outage(
         return celery.exceptions.Retry()
 
     monkeypatch.setattr(jobs.look, "retry", comes_back)
-    ref = str(JobRef(service.project_id, "job_1", created=Stamp(dates.now())))
+    ref = str(JobRef(service.project_id, "job_1", created=Stamp(clock.now())))
     await asyncio.to_thread(lambda: jobs.look.apply(("ticket-1", ref)))
     (ref,) = seen
     failing = JobRef.parse(ref).failing

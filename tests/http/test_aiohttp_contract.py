@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from mintlify_async.http.connection_errors import AttemptLimit, known_flaw, log_known_flaw, translate
-from mintlify_async.http.sending import Sending
+from mintlify_async.http.send_progress import Sending
 from mintlify_async.http.transport import RequestBody
 from mintlify_async.protocol.requests import create_job_call
 from mintlify_async.settings.options import Options

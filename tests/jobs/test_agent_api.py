@@ -24,7 +24,7 @@ from mintlify_async import (
 )
 from mintlify_async.errors import UnexpectedResponseError
 from mintlify_async.jobs.ledger import Ledger
-from mintlify_async.runtime import dates
+from mintlify_async.runtime import clock
 from mintlify_async.testing import JobLife, Reset
 from mintlify_async.testing.virtual_clock import EPOCH
 
@@ -41,7 +41,7 @@ async def session(service):
 
 def now():
     """Return the virtual time since the test began."""
-    return dates.now() - EPOCH
+    return clock.now() - EPOCH
 
 
 # One job ---------------------------------------------------------------------------------------

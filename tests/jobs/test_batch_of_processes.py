@@ -30,7 +30,7 @@ pytestmark = pytest.mark.sweep if WHOLE else pytest.mark.real
 PROGRAM = """
 import asyncio, sys
 from mintlify_async import Limit, MintlifyError, MintlifySession, Quota, Timeouts
-from mintlify_async.jobs import ledger_records as claims
+from mintlify_async.jobs import ledger as claims
 from tests.support.keyed_worker import opened
 
 claims.SENDING_SECONDS = claims.LIMIT_MARGIN = 1.0  # in this process alone: a dead call counts for 7 s

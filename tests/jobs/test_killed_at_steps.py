@@ -159,7 +159,7 @@ async def test_twenty_callers_of_four_processes(tmp_path, request, kind, mode):
 BATCH = """
 import asyncio, sys
 from mintlify_async import Limit, MintlifyError, MintlifySession, Quota, Timeouts
-from mintlify_async.jobs import ledger_records as claims
+from mintlify_async.jobs import ledger as claims
 from tests.support.keyed_worker import opened
 from tests.support.quick_polls import QuickPolls
 

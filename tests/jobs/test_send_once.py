@@ -24,9 +24,9 @@ from mintlify_async import (
 )
 from mintlify_async.errors import APIStatusError
 from mintlify_async.jobs.key_watch import KeyWatch
-from mintlify_async.jobs.ledger_records import OPEN, Claim, begin, claim_keys
+from mintlify_async.jobs.ledger import OPEN, Claim, begin, claim_keys
 from mintlify_async.jobs.send_once import OnceSender, Recordings
-from mintlify_async.runtime import dates
+from mintlify_async.runtime import clock
 from mintlify_async.storage.store import change
 from mintlify_async.testing import JobLife, Reset
 from tests.support.keyed_worker import opened
@@ -359,7 +359,7 @@ async def test_a_killed_sender_is_unknown_after_its_limit(troubled, caplog, set_
     with pytest.raises(OutcomeUnknownError, match="not_recorded") as caught:
         await loser
     assert now() - began == pytest.approx(22 if set_back else 125, abs=3)
-    since = dates.as_text(caught.value.sent_at)
+    since = clock.as_text(caught.value.sent_at)
     text = f"dedupe_key 'k': another call has been sending it since {since}, or its process has died"
     (told, warned) = [one for one in caplog.records if text in one.getMessage()]
     assert (told.levelno, warned.levelno) == (logging.INFO, logging.WARNING)
@@ -367,7 +367,7 @@ async def test_a_killed_sender_is_unknown_after_its_limit(troubled, caplog, set_
     assert "up to 115 s" in warned.getMessage()
     assert (caught.value.reason, caught.value.operation) == ("not_recorded", "create_job")
     assert caught.value.dedupe_key == "k"
-    assert caught.value.sent_at == pytest.approx(dates.now() - (now() - began), abs=3)
+    assert caught.value.sent_at == pytest.approx(clock.now() - (now() - began), abs=3)
     assert post.count == 0
     dead.cancel()
     await asyncio.wait([dead])
@@ -406,7 +406,7 @@ async def test_an_unknown_outcome_is_told_at_once(troubled, how):
         known = (caught.value.reason, caught.value.status)
         assert known == (("server_error", 503) if how == "error" else ("cancelled", None))
         assert caught.value.sent_at == pytest.approx(
-            dates.now() - (now() - began) - (5 if how == "error" else 2), abs=1
+            clock.now() - (now() - began) - (5 if how == "error" else 2), abs=1
         )
     assert now() - began <= 1.1
     assert (await Ledger(troubled).find("k")).state == "unknown"

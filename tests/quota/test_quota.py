@@ -10,8 +10,7 @@ import pytest
 
 from mintlify_async import Limit, MemoryStore, Quota
 from mintlify_async.errors import ConfigurationError, QuotaExceededError, StateError
-from mintlify_async.quota.counted_limits import QuotaScope
-from mintlify_async.quota.quota import Lease
+from mintlify_async.quota.quota import Lease, QuotaScope
 from mintlify_async.storage import TakeResult
 from mintlify_async.testing.virtual_clock import VirtualTime
 from tests.support.job_fakes import settle

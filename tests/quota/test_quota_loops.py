@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from mintlify_async import Quota
-from mintlify_async.quota.counted_limits import QuotaScope
-from mintlify_async.quota.quota import Lease
+from mintlify_async.quota.quota import Lease, QuotaScope
 
 ACME = QuotaScope(project="acme")
 

@@ -20,7 +20,7 @@ from mintlify_async import (
     StateError,
     Timeouts,
 )
-from mintlify_async.quota.counted_limits import QuotaScope
+from mintlify_async.quota.quota import QuotaScope
 from mintlify_async.testing import Customer, LocalService, Reset
 from mintlify_async.testing.virtual_clock import VirtualTime
 

@@ -18,7 +18,7 @@ from mintlify_async import (
     QuotaExceededError,
     SQLiteStore,
 )
-from mintlify_async.quota.counted_limits import QuotaScope
+from mintlify_async.quota.quota import QuotaScope
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.virtual_clock import VirtualTime
 

@@ -19,8 +19,8 @@ import pytest
 
 from mintlify_async.errors import ConfigurationError, QuotaExceededError, StateError
 from mintlify_async.quota import Quota
-from mintlify_async.quota.counted_limits import QuotaScope
-from mintlify_async.runtime import dates
+from mintlify_async.quota.quota import QuotaScope
+from mintlify_async.runtime import clock
 from mintlify_async.storage import SQLiteStore, Store, sqlite_file
 from mintlify_async.storage.store import change
 from mintlify_async.testing.store_cases import A, B, count, put, values
@@ -393,10 +393,10 @@ SCOPE = QuotaScope(project="docs")
 
 
 @contextlib.contextmanager
-def clock(seconds: float) -> Iterator[None]:
+def clock_ahead(seconds: float) -> Iterator[None]:
     """Let the machine's clock differ from the one before."""
-    now = dates.now() + seconds
-    with dates.read_from(lambda: now):
+    now = clock.now() + seconds
+    with clock.read_from(lambda: now):
         yield
 
 
@@ -406,15 +406,15 @@ async def test_a_slot_of_the_future_counts_for_one_window(path: Path):
     def quota() -> Quota:
         return Quota(create_job=1, store=SQLiteStore(path))
 
-    with clock(DAYS):
+    with clock_ahead(DAYS):
         await quota().lease("create_job", SCOPE).take()
     with pytest.raises(QuotaExceededError) as refused:
         await quota().lease("create_job", SCOPE).take()
     assert refused.value.retry_after == pytest.approx(3600, abs=60)
-    with clock(1800):
+    with clock_ahead(1800):
         (left,) = await quota().left("create_job", SCOPE)
         assert left.next_in == pytest.approx(1800, abs=60)
-    with clock(3660):
+    with clock_ahead(3660):
         await quota().lease("create_job", SCOPE).take()
 
 
@@ -423,29 +423,29 @@ async def test_a_block_of_the_future_lasts_as_long_as_it_was_made_for(path: Path
     """Whatever reads it first: a call, or a further 429."""
     quota = Quota(store=SQLiteStore(path))
     seconds = retry_after or 60.0
-    with clock(DAYS):
+    with clock_ahead(DAYS):
         await quota.block("create_job", SCOPE, retry_after)
     await quota.block("create_job", SCOPE, seconds / 2)  # shorter than what is left, so it changes nothing
     (left,) = await quota.left("create_job", SCOPE)
     assert left.blocked == pytest.approx(seconds, abs=seconds / 2 - 1)
-    with clock(DAYS):
+    with clock_ahead(DAYS):
         await quota.unblock("create_job", SCOPE)
         await quota.block("create_job", SCOPE, seconds)
     (left,) = await quota.left("create_job", SCOPE)
     assert left.blocked == pytest.approx(seconds, abs=seconds / 2 - 1)
-    with clock(seconds + 60):
+    with clock_ahead(seconds + 60):
         await quota.lease("create_job", SCOPE).take()
 
 
 async def test_a_record_of_the_future_is_as_old_as_its_first_reading(store: SQLiteStore):
     """So a claim from that time ends as any other. Its version stays, and its end comes when it should."""
-    with clock(DAYS):
+    with clock_ahead(DAYS):
         version = await put(store, A, keep=100)
     snapshot = await store.read([A])
     assert snapshot.records[A].since == snapshot.now
     assert snapshot.records[A].version == version
-    with clock(60):
+    with clock_ahead(60):
         snapshot = await store.read([A])
         assert snapshot.now - snapshot.records[A].since == pytest.approx(60, abs=10)
-    with clock(111):
+    with clock_ahead(111):
         assert not (await store.read([A])).records

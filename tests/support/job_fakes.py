@@ -16,7 +16,7 @@ from mintlify_async.errors import (
     QuotaExceededError,
     ServerError,
 )
-from mintlify_async.http.sending import Sending
+from mintlify_async.http.send_progress import Sending
 from mintlify_async.http.session_core import Core, LoopResources
 from mintlify_async.jobs.handle import JobHandle, handle_for
 from mintlify_async.jobs.job_calls import created
@@ -28,7 +28,7 @@ from mintlify_async.model.response_info import ResponseInfo
 from mintlify_async.protocol.requests import Call
 from mintlify_async.protocol.responses import WholeResponse, read_job
 from mintlify_async.protocol.status_errors import status_error_class
-from mintlify_async.runtime import dates
+from mintlify_async.runtime import clock
 from mintlify_async.settings.api_keys import Key
 from mintlify_async.settings.assumptions import Assumptions
 from mintlify_async.settings.options import Options
@@ -189,10 +189,10 @@ class FakeAgent:
 @contextlib.contextmanager
 def machine(ahead: float) -> Iterator[None]:
     """Let this machine's clock be ahead of the true one."""
-    true = dates.now
-    with dates.read_from(lambda source=dates._source: source() + ahead):
+    true = clock.now
+    with clock.read_from(lambda source=clock._source: source() + ahead):
         yield
-    assert dates.now is true
+    assert clock.now is true
 
 
 def tasks_left() -> list[asyncio.Task[Any]]:

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from mintlify_async import MintlifyError, MintlifySession, OutcomeUnknownError, SQLiteStore
-from mintlify_async.jobs import ledger_records as claims
+from mintlify_async.jobs import ledger as claims
 from mintlify_async.storage.store import Store
 
 LIMIT = 2.0  # seconds per call

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from mintlify_async.runtime import dates
+from mintlify_async.runtime import clock
 from mintlify_async.storage.store import Store, change
 from mintlify_async.testing.store_cases import A, StoreCases, count, put, values
 from mintlify_async.testing.virtual_clock import virtual_time
@@ -40,8 +40,8 @@ class OwnTimeCases(StoreCases):
     async def test_a_clock_that_was_ahead_forgets_nothing(self, store: Store):
         """After 300 writes two days ahead, the clock is corrected. A key of a minute ago is still found."""
         await put(store, A, keep=86_400)
-        ahead = dates.now() + 2 * 86_400
-        with dates.read_from(lambda: ahead):
+        ahead = clock.now() + 2 * 86_400
+        with clock.read_from(lambda: ahead):
             for number in range(300):
                 await store.write({f"room/done/{number}": b""}, expected={}, version="v", keep=86_400)
         assert await values(store, A) == {A: b"1"}

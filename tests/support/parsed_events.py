@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mintlify_async.assistant.decode import build_event, parse_json
+from mintlify_async.assistant.event_stream import build_event, parse_json
 from mintlify_async.events import StreamEvent
 
 

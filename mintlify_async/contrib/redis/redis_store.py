@@ -24,7 +24,7 @@ from mintlify_async.storage.store import (
 )
 
 from ..remote_steps import STEP_SECONDS
-from .redis_scripts import Argument, RedisClient, RedisScripts, text
+from .connections import Argument, RedisClient, RedisScripts, text
 
 MICROSECONDS: Final = 1_000_000
 

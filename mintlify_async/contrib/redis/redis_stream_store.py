@@ -21,7 +21,7 @@ from mintlify_async.storage.store import NothingToClose
 
 from ...wrong_names import helpful
 from ..memory_stream_store import GRACE_SECONDS, KEEP_SECONDS
-from .redis_scripts import RedisScripts, text
+from .connections import RedisScripts, text
 
 ReadState = Literal["running", "ended", "lost"]
 """The state of an answer's log. ``lost``: the log is incomplete, and its worker does not run any more."""

@@ -36,7 +36,7 @@ from .client_address import ClientAddresses
 from .page_question import PageQuestion, QuestionLimits, is_id, read_question
 from .page_response import PageResponse
 from .refusal_texts import TOO_MANY_TEXT, RelayRefusal, refusal_for, retry_after_header
-from .request_body import BodyReader
+from .request_body import MAX_BODY_BYTES, BodyReader
 from .running_answer import Asker, EndHook, RelayedAnswer
 from .seal import ThreadSeal
 
@@ -133,7 +133,7 @@ class Relay:
         rate: RateHook | None = None,
         ask: AskArguments = None,
         on_end: EndHook | None = None,
-        max_body_bytes: int = 4 * 1024 * 1024,
+        max_body_bytes: int = MAX_BODY_BYTES,
         max_characters: int = 500_000,
         max_messages: int = 200,
         max_file_characters: int = 3 * 1024 * 1024,

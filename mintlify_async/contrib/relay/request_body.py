@@ -1,7 +1,5 @@
 """Reads the request bodies of web pages, and limits their size, their time and the work to parse them.
 
-The largest size of one body is ``Relay(max_body_bytes=)``.
-
 The bytes of all arriving bodies together are limited. An IP address may use a quarter. If the limit is
 reached, the largest body of the address with the most bytes is ended. Other web pages can still send.
 """
@@ -26,6 +24,7 @@ from .refusal_texts import BUSY_TEXT, RelayRefusal, retry_after_header
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+MAX_BODY_BYTES = 4 * 1024 * 1024  # of one body, the default of Relay(max_body_bytes=)
 ARRIVING_BYTES = 16 * 1024 * 1024  # the server also buffers, up to 256 KiB for each connection
 PIECE_BYTES = 64 * 1024
 MOST_VALUES = 50_000  # of the request's JSON, with names (about 20 ms to parse)

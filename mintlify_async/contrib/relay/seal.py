@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from mintlify_async import ConfigurationError, Thread
-from mintlify_async.runtime.dates import now
+from mintlify_async.runtime.clock import now
 
 VALID_SECONDS = 30 * 24 * 60 * 60  # validity of a token
 MIN_SECRET_CHARACTERS = 32  # secrets.token_urlsafe(32) has 43, and most passwords are shorter

@@ -18,12 +18,12 @@ time.time = lambda: true_time() + skew  # before anything of ours is imported
 
 import asyncpg, uvloop
 from mintlify_async import Limit, Quota, QuotaExceededError
-from mintlify_async.quota.counted_limits import QuotaScope
+from mintlify_async.quota.quota import QuotaScope
 from mintlify_async.quota.quota import Lease
-from mintlify_async.runtime import dates
+from mintlify_async.runtime import clock
 from tests.support.keyed_worker import opened
 
-assert abs(dates.now() - true_time() - skew) < 1
+assert abs(clock.now() - true_time() - skew) < 1
 
 async def take(quota):
     return await quota.lease("create_job", QuotaScope(project="p")).take()

@@ -12,8 +12,7 @@ import pytest
 from mintlify_async import Limit, Quota
 from mintlify_async.contrib.redis import RedisStore
 from mintlify_async.errors import QuotaExceededError
-from mintlify_async.quota.counted_limits import QuotaScope
-from mintlify_async.quota.quota import STORE_PAUSE
+from mintlify_async.quota.quota import STORE_PAUSE, QuotaScope
 from tests.support.child_process import run_to_end
 from tests.support.redis_server import RedisServer
 
@@ -72,11 +71,11 @@ time.time = lambda: true_time() + skew  # before anything of ours is imported
 from redis.asyncio import Redis
 from mintlify_async import Limit, Quota, QuotaExceededError
 from mintlify_async.contrib.redis import RedisStore
-from mintlify_async.quota.counted_limits import QuotaScope
+from mintlify_async.quota.quota import QuotaScope
 from mintlify_async.quota.quota import Lease
-from mintlify_async.runtime import dates
+from mintlify_async.runtime import clock
 
-assert abs(dates.now() - true_time() - skew) < 1
+assert abs(clock.now() - true_time() - skew) < 1
 
 async def main():
     async with Redis.from_url(sys.argv[1]) as client:

@@ -15,7 +15,7 @@ pytest.importorskip("cryptography")
 from mintlify_async.contrib.relay.seal import SealError, ThreadSeal
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.model.thread import Thread
-from mintlify_async.runtime import dates
+from mintlify_async.runtime import clock
 
 SECRET = "an old secret of more than thirty-two characters"
 NEW_SECRET = "a new secret of more than thirty-two characters"
@@ -67,7 +67,7 @@ def test_a_pseudonym_names_one_user():
 def test_an_expired_seal_does_not_open():
     """A seal can be opened for 30 days, and not after it."""
     seal, at = sealed(), 1_700_000_000.0
-    with dates.read_from(lambda: at):
+    with clock.read_from(lambda: at):
         token = seal.seal(THREAD, "ada", SITE)
         at += 30 * 24 * 3600
         assert seal.open(token, "ada", SITE) == THREAD

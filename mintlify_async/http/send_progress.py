@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from ..errors import StateError, printable
-from ..runtime import dates
+from ..runtime import clock
 from ..settings.retry_policy import Outcome
 
 FIRST_BYTE_SECONDS: Final = 10.0
@@ -155,7 +155,7 @@ class Sending:
         if self.sent_at is not None:
             self.asked_again = True
             raise ConnectionAbortedError("the request was written before, and is never written again")
-        self.sent_at = dates.now()
+        self.sent_at = clock.now()
         if self.on_first_byte is not None:
             self.on_first_byte()
 

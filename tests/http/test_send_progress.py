@@ -10,7 +10,7 @@ import pytest
 
 from mintlify_async import APIConnectionError, MemoryStore, MintlifySession, RetryPolicy, StateError
 from mintlify_async.http.attempts import send_job
-from mintlify_async.http.sending import Sending
+from mintlify_async.http.send_progress import Sending
 from mintlify_async.jobs.ledger import Ledger
 from mintlify_async.protocol.requests import create_job_call
 

@@ -12,8 +12,8 @@ from attrs import evolve
 
 from mintlify_async.argument_checks import check_dedupe_key
 from mintlify_async.errors import ConfigurationError, StateError
-from mintlify_async.jobs import ledger_records as claims
-from mintlify_async.jobs.ledger_records import Claim, check_same, find
+from mintlify_async.jobs import ledger as claims
+from mintlify_async.jobs.ledger import Claim, check_same, find
 from mintlify_async.storage.store import Record, Snapshot
 
 

@@ -1,4 +1,4 @@
-"""Dates: only this module reads the computer's clock.
+"""The clock: only this module reads the computer's clock.
 
 Durations within a process use the event loop's time (``loop.time``, ``asyncio.sleep``, ``asyncio.timeout``).
 """

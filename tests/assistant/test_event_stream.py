@@ -15,9 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mintlify_async.assistant import sse
-from mintlify_async.assistant.decode import DeltaDecoder
+from mintlify_async.assistant.event_stream import DeltaDecoder, MessageStream
 from mintlify_async.assistant.message_builder import MessageBuilder
-from mintlify_async.assistant.message_stream import MessageStream
 from mintlify_async.errors import (
     APIConnectionError,
     AssistantError,
