@@ -94,7 +94,6 @@ class ReplyTurn(Protocol):
             message: The answer up to now, or None before its start.
             thread: The thread of the answer, or its known fields.
         """
-        ...
 
     async def ended(
         self, message: Message | None, thread: Thread | None, *, whole: bool, cancelled: bool
@@ -110,7 +109,6 @@ class ReplyTurn(Protocol):
         Raises:
             Exception: The error of the store. The turn was not saved.
         """
-        ...
 
     def refused(self, call: Call, error: MintlifyError) -> Call | None:
         """Return the request to send after *error*, with which *call* was refused. None raises the error."""
@@ -118,15 +116,12 @@ class ReplyTurn(Protocol):
 
     def stepped(self) -> None:
         """The running task reads the reply, outside a block."""
-        ...
 
     def shown(self, site: str | None, characters: int | None) -> None:
         """Set how many characters of the answer the user has seen. None means all received characters."""
-        ...
 
     def left(self) -> None:
         """Let the next turn start, because the reply's block was left, or the reply ended or was dropped."""
-        ...
 
 
 @helpful
