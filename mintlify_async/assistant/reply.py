@@ -318,14 +318,7 @@ class Reply(Extras, AsyncOnly):
         check_function(tail, "tail")
         below = partial(tail, self) if tail is not None else None
         shown = None if self._turn is None else partial(self._note_shown, self._turn)
-        return Edits(
-            self,
-            every=every,
-            limit=limit,
-            received=self._so_far,
-            tail=below,
-            on_shown=shown,
-        )
+        return Edits(self, every=every, limit=limit, received=self._so_far, tail=below, on_shown=shown)
 
     def _note_shown(self, turn: ReplyTurn, characters: int | None) -> None:
         """Report to *turn* how many characters of the message were shown. Replaced messages do not count."""

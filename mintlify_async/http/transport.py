@@ -173,14 +173,7 @@ class Transport:
         raise session_closed()
 
     async def send(
-        self,
-        call: Call,
-        key: Secret,
-        limit: AttemptLimit,
-        sending: Sending,
-        *,
-        fresh: bool,
-        total_at: float,
+        self, call: Call, key: Secret, limit: AttemptLimit, sending: Sending, *, fresh: bool, total_at: float
     ) -> LiveResponse | WholeResponse:
         """Send *call*. Return the live answer to a question, and any other response when it is complete.
 
