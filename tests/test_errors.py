@@ -50,6 +50,36 @@ def test_everything_an_error_carries_survives(error):
         assert str(again.__cause__) == "aiohttp.ClientOSError: reset"
 
 
+CLASSES = [
+    getattr(errors, name) for name in errors.__all__ if name not in ("JobFailedError", "JobTimeoutError")
+]
+REQUIRED = {"phase": "idle", "seconds": 0.5, "status": 500}
+UNKNOWN = {"sent": "maybe", "reason": "lost", "events_seen": 0}
+EMPTY = ("text", "excerpt", "error_text", "event_type", "event_id")
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_an_error_has_what_it_was_made_with(cls):
+    """Each argument is an attribute. Without it, the attribute says that nothing is known."""
+    arguments = {**inspect.signature(cls).parameters}
+    if "kept" in arguments:
+        arguments.update(inspect.signature(errors.StreamError).parameters)
+    names = [name for name, each in arguments.items() if each.kind is each.KEYWORD_ONLY]
+    given = {name: f"the test's {name}" for name in names}
+    assert vars(cls("x", **given)).items() >= given.items()
+    needed = REQUIRED | ({"operation": "ask"} if cls is errors.OutcomeUnknownError else {})
+    bare = cls("x", **{name: value for name, value in needed.items() if name in names})
+    unknown = UNKNOWN | dict.fromkeys(EMPTY, "")
+    if issubclass(cls, errors.APITimeoutError):
+        assert bare.reason == "timeout"
+    elif cls is errors.OutcomeUnknownError:
+        unknown |= {"reason": "connection_lost"}
+    else:
+        unknown |= {"headers": {}, "body": ""}
+    for name in set(names) - needed.keys():
+        assert getattr(bare, name) == unknown.get(name), name
+
+
 def test_a_stream_error_of_a_message_alone_says_that_nothing_came():
     """So users can raise one in their own tests."""
     error = StreamInterruptedError("cut")

@@ -21,6 +21,7 @@ from mintlify_async.messages import (
     UnknownPart,
     clean_text,
     coerce_messages,
+    whole_message,
 )
 from mintlify_async.model.strict_json import join_surrogates, json_safe
 from tests.support.json_values import JSON
@@ -95,6 +96,14 @@ def test_text_never_holds_half_a_character(text: str, state: str | None, expecte
     message = Message(id="m", role="assistant", parts=(TextPart(text=text, state=state),))
     assert message.text == expected
     message.text.encode()
+
+
+def test_each_part_of_a_growing_message_keeps_its_own_last_half() -> None:
+    """A part that is empty, or whose end is certain, is what it would be in a complete message."""
+    texts, expected = ("a\ud83d", "", "a\ude00", "b", "\ud800"), ["a\ud83d", "", "a\ufffd", "b", "\ud800"]
+    parts = tuple(TextPart(text=text, state="streaming") for text in texts)
+    growing = whole_message(Message(id="m", role="assistant", parts=parts), streaming=True)
+    assert [part.text for part in growing.parts] == expected
 
 
 @given(st.text(st.characters(exclude_categories=())), st.booleans())

@@ -162,11 +162,74 @@ GONE_OF = {
 }
 """The same for attributes, and for arguments, which stand in brackets."""
 
+HABITS = {
+    "mintlify_async": (
+        "AsyncClient AsyncMintlify Client Edit GitLedger LocalService Mintlify OpenTelemetryObserver "
+        "PostgresStore RedisLedger RedisStore Relay Session"
+    ),
+    "mintlify_async.testing": "mintlify_clock mintlify_guard",
+    "MintlifySession": "chat request ask(query) ask(prompt) create_job(message) run_job(on_update)",
+    "Conversation": "add_turn clear history reset send ask(message) ask(kept)",
+    "Reply": "at_hand cancel content growing_text sent_key snapshots",
+    "Answer": "choices content to_json",
+    "Job": "cancel refresh send wait watch",
+    "JobHandle": "cancel wait(on_update) wait(poll_interval)",
+    "RetryPolicy": (
+        "(backoff) (backoff_factor) (initial_delay) (max_attempts) (max_backoff) (max_delay) (max_retries) "
+        "(retries) (total)"
+    ),
+    "PollPolicy": "(interval) (max_interval) (poll_interval)",
+    "Timeouts": "(*) (pool) (read) (write)",
+    "Limit": "(*)",
+    "Quota": "(ask) (probe_every) (sharers) interface",
+    "Relay": "aiohttp_routes app history stop",
+    "RedisStreamStore": "(lost_after) (max_bytes)",
+    "LocalService": "clock url",
+    "Script": "any(json) ask(chunks) create_job(pause) get_job(respond) send_message(json)",
+}
+"""Names that other clients have, or that a reader of the documentation may guess."""
 
-@pytest.mark.parametrize("owner", [*GONE, *GONE_OF])
-def test_what_a_release_had_is_in_the_table(owner):
-    """Code that was written for an older version gets more than Python's own error."""
-    names = {**GONE, **GONE_OF}[owner].split()
+ARGUMENTS = [
+    "api_key",
+    "auth",
+    "connector",
+    "default_headers",
+    "extra_headers",
+    "history",
+    "http2",
+    "http_client",
+    "idempotency_key",
+    "instructions",
+    "key",
+    "logger",
+    "max_retries",
+    "max_tokens",
+    "model",
+    "poll_interval",
+    "project",
+    "proxies",
+    "retries",
+    "stream",
+    "system",
+    "temperature",
+    "thread_id",
+    "thread_key",
+    "token",
+    "tools",
+    "user",
+    "user_id",
+    "verify",
+]
+"""The same for the arguments of the session and of each of its verbs."""
+
+
+@pytest.mark.parametrize("owner", {**GONE, **GONE_OF, **HABITS})
+def test_old_names_and_habits_are_in_the_table(owner):
+    """Code that was written for an older version or another client gets more than Python's own error."""
+    names = " ".join(names.get(owner, "") for names in (GONE, GONE_OF, HABITS)).split()
+    if owner == "MintlifySession":
+        verbs = ("", "ask", "conversation", "create_job", "run_job", "with_options")
+        names += [f"{verb}({name})" for verb in verbs for name in ARGUMENTS]
     assert {name.removeprefix("@") for name in INSTEAD[owner]} >= set(names)
 
 

@@ -289,7 +289,7 @@ class _RecordedResponse:
 
     def close(self) -> None:
         content = self._response.content
-        whole = content.at_eof() and content.exception() is None and self._exchange.how != "lost"
+        whole = content.at_eof() and content.exception() is None
         self._response.close()
         self.ended(whole=whole)
 

@@ -125,7 +125,7 @@ class VirtualTime:
             return self._select(None)
         if self._quiet and (events := self._select(self._quiet)):
             return events
-        self.seconds = self._next_timer(self.seconds + timeout)
+        self.seconds += timeout
         return []
 
     def note_future(self, source: object, destination: object) -> None:
@@ -146,11 +146,6 @@ class VirtualTime:
             and thread not in getattr(thread, "idle_workers", (thread,))
             for thread in threading.enumerate()
         )
-
-    def _next_timer(self, about: float) -> float:
-        # The sum of the time and the seconds until the next timer may miss the timer by a rounding error.
-        timers: list[asyncio.TimerHandle] = getattr(self._loop, "_scheduled", [])
-        return timers[0].when() if timers and abs(timers[0].when() - about) < 1e-6 else about
 
 
 _watching: set[VirtualTime] = set()

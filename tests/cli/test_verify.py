@@ -81,11 +81,15 @@ BREACHES = [
     Breach("request id", lambda script: script.ask(headers={"X-Amzn-RequestId": "42"}), fixed=True),
     Breach("reset headers", lambda script: script.create_job(**RESET)),
     Breach("only `id` and `status` of a job are certain", lambda script: script.job(*STATUSES, times=None)),
+    Breach(
+        "only `id` and `status` of a job are certain", lambda script: script.get_job(body=b"[]", times=None)
+    ),
     Breach("a date without a zone is UTC", lambda script: script.create_job(fields=IN_ANOTHER_ZONE)),
     Breach("framing", lambda script: script.ask(body=[b'{"type":"start"}\n\n'])),
     Breach("part shapes", lambda script: script.ask(events=SHAPELESS, **TWICE)),
     Breach("the v1 endpoint", lambda script: script.ask(**OLD)),
     Breach("a stream has ended", lambda script: script.ask(body=[START], **TWICE)),
+    Breach("a stream has ended", lambda script: (script.ask(), script.ask(body=[START]))),
 ]
 
 

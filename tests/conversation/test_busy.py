@@ -80,6 +80,17 @@ async def test_a_turn_lasts_as_long_as_its_block(service, session):
     assert len(chat.messages) == 8
 
 
+async def test_the_next_question_leaves_the_end_of_an_answer_to_its_reader(service, session, clock):
+    """The service may close the connection a moment after ``finish``."""
+    chat = session.conversation(busy="queue")
+    service.script.ask(events=[*answer("All of it"), 0.1])
+    first = asyncio.create_task(chat.ask("One").run())
+    await asyncio.sleep(0.05)
+    await chat.ask("Two")
+    assert (await first).text == "All of it "
+    assert questions(chat) == ["One", "Two"]
+
+
 async def test_a_turn_lasts_until_its_edits_were_shown(service, session, clock):
     """Without a block the turn lasts until its last edit was shown."""
     chat = session.conversation(busy="queue")

@@ -16,6 +16,7 @@ from mintlify_async import (
     MemoryStore,
     NotFoundError,
     OutcomeUnknownError,
+    PermissionDeniedError,
     PollPolicy,
     ServerError,
     StateError,
@@ -59,12 +60,17 @@ async def test_create_and_wait_on_the_wire(service, session):
 
 
 async def test_refresh_says_how_long_ago_the_job_was_created(service, session):
-    """It is one look; the caller looks again."""
-    service.script.create_job(life=JobLife(not_found=20))
+    """It is one look; the caller looks again. Another error does not say it."""
+    service.script.create_job(life=JobLife(seconds=60, not_found=20))
     job = await session.create_job("Fix the typos")
     await asyncio.sleep(7)
     with pytest.raises(NotFoundError, match="created 7 s ago"):
         await job.refresh()
+    service.script.get_job(status=403)
+    with pytest.raises(PermissionDeniedError, match=r"^(?!.*created)"):
+        await job.refresh()
+    await asyncio.sleep(20)
+    assert (await job.refresh()).status == "active"
 
 
 async def test_polls_are_outside_the_retry_policy(service, session):

@@ -36,17 +36,22 @@ async def test_a_look_that_began_before_a_wait_is_not_fresh_for_it():
     assert agent.looks == [0.0, 5.0]
 
 
-async def test_a_poll_that_other_code_cancels_is_made_again():
-    """A stranger's ``task.cancel()`` on everything does not stall who still waits."""
+@pytest.mark.parametrize("timeout", [600, 3])
+async def test_a_poll_that_other_code_cancels_is_made_again(timeout):
+    """A stranger's ``task.cancel()`` on everything does not stall who still waits. A timeout tells of it."""
     agent = FakeAgent(in_turn("completed"))
     agent.latency = 5.0
-    wait = asyncio.create_task(agent.job().wait())
-    await asyncio.sleep(1)
-    for task in tasks_left():
-        if task is not wait:
+    wait = asyncio.create_task(agent.job().wait(timeout))
+    for _ in range(3):
+        await asyncio.sleep(1.1)
+        for task in {*tasks_left()} - {wait}:
             task.cancel()
-    assert (await wait).status == "completed"
-    assert len(agent.looks) == 2
+    if timeout == 3:
+        with pytest.raises(JobTimeoutError, match=r"no poll has succeeded .* other code has cancelled"):
+            await wait
+    else:
+        assert (await wait).status == "completed"
+        assert len(agent.looks) == 3
 
 
 async def test_no_job_starves_under_the_cap():

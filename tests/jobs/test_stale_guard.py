@@ -545,15 +545,18 @@ async def test_on_active_wait():
     assert turn.ref.was_final
 
 
-@pytest.mark.parametrize(("ends", "error"), [(9, JobTimeoutError), (5, APITimeoutError)])
-async def test_on_active_wait_ends_with_the_timeout(ends, error):
+@pytest.mark.parametrize(
+    ("timeout", "ends", "error"),
+    [(5, 9, JobTimeoutError), (5, 5, APITimeoutError), (0.25, 9, JobTimeoutError)],
+)
+async def test_on_active_wait_ends_with_the_timeout(timeout, ends, error):
     """The whole call is limited: nothing is sent to an active job, nor when all of the time was needed."""
     agent = FakeAgent(at_times((0, "active"), (ends, "completed")))
     with pytest.raises(error) as caught:
-        await agent.job().send("Again", on_active="wait", timeout=5)
+        await agent.job().send("Again", on_active="wait", timeout=timeout)
     assert getattr(caught.value, "sent", "no") == "no"
     assert agent.sent == []
-    assert agent.now() == 5
+    assert agent.now() == timeout
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,17 @@ async def test_no_key_is_in_a_recording(tmp_path, keep_text):
     assert path.stat().st_mode & 0o077 == 0
 
 
+async def test_a_key_that_contains_another_key_is_hidden_whole(tmp_path):
+    """Wherever it is repeated: no end of it is left."""
+    path = tmp_path / "keys.jsonl"
+    short = {f"X-Short-{n}-Token": f"5ecret-{n}" for n in range(9)}
+    long = {f"X-Long-{n}-Token": f"5ecret-{n}-more" for n in range(9)}
+    async with LocalService() as service, service.session() as session:
+        Recorder(path, keep_text=True).record(session)
+        await session.create_job(" ".join(long.values()), headers=short | long)
+    assert "more" not in path.read_text()
+
+
 async def test_every_piece_is_recorded_with_its_pause(tmp_path):
     """A half character between two pieces, a pause before the headers, and bytes that are no UTF-8."""
     path = tmp_path / "answer.jsonl"

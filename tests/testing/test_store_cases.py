@@ -55,6 +55,13 @@ class KeepsAtLeastAMinute(MemoryStore):
         return await super().write(changes, expected=expected, version=version, keep=keep)
 
 
+class KeepsTheFirstLife(MemoryStore):
+    async def write(self, changes, *, expected, version, keep=None):
+        lives = self.__dict__.setdefault("lives", {})
+        keep = min((lives.setdefault(key, keep) or 3600 for key in changes), default=keep)
+        return await super().write(changes, expected=expected, version=version, keep=keep)
+
+
 class LetsExpectedExpire(MemoryStore):
     async def write(self, changes, *, expected, version, keep=None):
         same = {key: of for key, of in expected.items() if key in changes or of is None}
@@ -111,6 +118,13 @@ class AllowsOneMore(MemoryStore):
         return await super().take(more, slot=slot, block=block)
 
 
+class CountsToTheLimit(MemoryStore):
+    async def take(self, windows, *, slot, block):
+        result = await super().take(windows, slot=slot, block=block)
+        few = [evolve(u, used=min(u.used, w.amount)) for u, w in zip(result.usage, windows, strict=True)]
+        return evolve(result, usage=tuple(few))
+
+
 class AllowsTooSoon(MemoryStore):
     async def take(self, windows, *, slot, block):
         soon = [evolve(window, seconds=window.seconds * 0.8) for window in windows]
@@ -160,6 +174,7 @@ class RefundsOnlyTheFirstWindow(MemoryStore):
         (ListsWithoutSlash, "test_keys_of_a_folder"),
         (KeepsForever, "test_a_record_with_keep_expires"),
         (KeepsAtLeastAMinute, "test_a_record_with_keep_expires"),
+        (KeepsTheFirstLife, "test_writing_again_ends_or_renews_the_life"),
         (LetsExpectedExpire, "test_expected_records_live_as_long"),
         (AllowsOneMore, "test_slots_are_counted"),
         (CountsEachWindowAlone, "test_a_slot_in_all_windows_or_in_none"),
@@ -170,6 +185,7 @@ class RefundsOnlyTheFirstWindow(MemoryStore):
         (RefundsOnlyTheFirstWindow, "test_a_refund"),
         (ForgetsBlocks, "test_a_block_refuses_all"),
         (BlocksOnlyWithALimit, "test_without_a_limit"),
+        (CountsToTheLimit, "test_a_smaller_limit_than_is_used"),
     ],
 )
 async def test_a_store_that_breaks_a_promise_fails_its_case(store, case):

@@ -33,7 +33,7 @@ AT_FAULT_TEXT = "The assistant is not available at the moment."
 BUSY_TEXT = "The assistant is busy at the moment. Please try again later."
 REJECTED_TEXT = "The assistant does not accept this question."
 TOO_LONG_TEXT = "This conversation is too long. Please start a new one."
-# For the app's rate (relay), a quota (below), and the places of a user or an IP address (answer_places).
+# For the app's rate (relay), a quota (below), and the places of a user or an IP address (answer_lifetimes).
 TOO_MANY_TEXT = "Too many questions. Please wait a moment and try again."
 CUT_TEXT = "The answer was interrupted. Please try again."
 FAILED_TEXT = "The assistant could not finish this answer. Please try again."

@@ -29,8 +29,8 @@ from mintlify_async.runtime.logs import log_fields
 from ...wrong_names import helpful
 from .. import extra_missing
 from ..memory_stream_store import MemoryStreamStore
+from .answer_lifetimes import RunningAnswers, chat_key
 from .answer_log import Log
-from .answer_places import RunningAnswers, chat_key
 from .chats import Chat, PageChat, StoredChats
 from .client_address import ClientAddresses
 from .page_question import PageQuestion, QuestionLimits, is_id, read_question

@@ -38,6 +38,7 @@ from .refusal_texts import (
 
 if TYPE_CHECKING:
     from mintlify_async import Message, Reply, Thread
+    from mintlify_async.assistant.event_stream import MessageStream
     from mintlify_async.events import StreamEvent
 
     from ..redis.redis_stream_store import RedisStreamStore
@@ -257,32 +258,34 @@ class RunningAnswer:
 
     async def _read(self, reply: Reply) -> None:
         """Write each event in the web page's form."""
-        await self.log.fill(partial(self._write_arrived, reply))
+        await self.log.fill(partial(self._write_arrived, reply, stream_of(reply)))
         await reply.run()  # raises if the reply was closed early, for example with the session
 
-    async def _write_arrived(self, reply: Reply) -> bool:
+    async def _write_arrived(self, reply: Reply, stream: MessageStream) -> bool:
         """Write the next event and all events that have arrived. Return False at the answer's end."""
         events, hider, writing = self._chat.events, self._chat.hider, self.log
-        if writing.size > MAX_BYTES:
+        size = writing.size
+        if size > MAX_BYTES:
             raise StreamInterruptedError(f"the answer is larger than {MAX_BYTES} bytes")
-        stream, turn_end = stream_of(reply), writing.size + TURN_BYTES
-        async for each in reply:
-            event: StreamEvent | None = each
-            while event is not None:
-                # Nine of ten events are deltas, which need only this check.
-                delta = delta_frame(event, events, hider)
-                if delta is not None:
-                    writing.append(delta)
-                elif not writing.filling:  # the answer was closed while its turn was saved
-                    return False
-                else:
-                    self._write(event, reply)
-                if not stream.has_queued:
-                    return True
-                if writing.size > turn_end:
-                    await asyncio.sleep(0)
-                    return True
-                event = stream.next_delta()
+        try:
+            event: StreamEvent | None = await anext(reply)
+        except StopAsyncIteration:
+            return False
+        while event is not None:
+            # Nine of ten events are deltas, which need only this check.
+            delta = delta_frame(event, events, hider)
+            if delta is not None:
+                writing.append(delta)
+            elif not writing.filling:  # the answer was closed while its turn was saved
+                return False
+            else:
+                self._write(event, reply)
+            if not stream.has_queued:
+                return True
+            if writing.size > size + TURN_BYTES:
+                await asyncio.sleep(0)
+                return True
+            event = stream.next_delta() or await anext(reply, None)
         return False
 
     def _write(self, event: StreamEvent, reply: Reply) -> None:

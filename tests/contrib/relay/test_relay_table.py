@@ -22,7 +22,7 @@ from attrs import define
 
 from mintlify_async.contrib.redis import RedisStore, RedisStreamStore
 from mintlify_async.contrib.relay import MemoryStreamStore, RelayedAnswer, running_answer
-from mintlify_async.contrib.relay.answer_places import chat_key
+from mintlify_async.contrib.relay.answer_lifetimes import chat_key
 from mintlify_async.contrib.relay.refusal_texts import CUT_TEXT, FAILED_TEXT
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import NoAnswer

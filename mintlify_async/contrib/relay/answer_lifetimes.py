@@ -1,9 +1,9 @@
-"""The places of one relay: how many answers may run in total, for a user and for an IP address.
+"""The life of every answer of one relay: its place, its readers, its grace period and its end.
 
-This module starts, finds and ends the answers. An answer belongs to a user and a chat. Other users do not
-find it. With a shared store, every worker finds it. The worker that reads the answer writes the answer's log
-to the store. From the store, this worker also learns whether a user of another worker pressed Stop or reads
-the answer.
+This module starts, finds and ends the answers. It limits how many run in total, for a user and for an IP
+address. An answer belongs to a user and a chat. Other users do not find it. With a shared store, every
+worker finds it. The worker that reads the answer writes the answer's log to the store. From the store, this
+worker also learns whether a user of another worker pressed Stop or reads the answer.
 """
 
 from __future__ import annotations
