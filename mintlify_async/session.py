@@ -402,7 +402,7 @@ class MintlifySession:
         return await quota_left(core, operation, fp)
 
     async def unblock(self, operation: Literal["create_job", "send_message", "ask"]) -> None:
-        """End the pause that a 429 of the service started for *operation*.
+        """End the block that a 429 of the service started for *operation*.
 
         Waiting calls of this process ask again immediately. Waiting calls of other processes with the same
         store ask within 30 s. Without a quota, nothing happens.

@@ -119,7 +119,7 @@ async def quota_left(core: Core, operation: CountedOperation, fp: str = "") -> t
 
 
 async def unblock(core: Core, operation: CountedOperation) -> None:
-    """End the pause of *operation* for the session's site or project."""
+    """End the block of *operation* for the session's site or project."""
     quota, place = core.options.quota, core.options.counted_for(operation)
     if quota is not None:
         await quota.unblock(operation, await _scope_now(core, operation, place))
@@ -138,7 +138,7 @@ class _Attempts:
         number: The number of the attempt, from 1.
         sent_back: The number of attempts that were refused with 429 and wait for a slot again.
         waited: The time for which the call has waited for slots, in seconds.
-        blocked: If the call waits for the end of a pause after a 429, the length of the pause, in seconds.
+        blocked: If the call waits for the end of a block after a 429, the length of the block, in seconds.
             Otherwise None.
         error: The error of the previous attempt. None for the first attempt.
     """
@@ -368,7 +368,7 @@ class _Attempts:
     async def _block(self, quota: Quota, answer: WholeResponse, key: Secret) -> float | None:
         """After a 429, stop the calls that share the limit.
 
-        If an agent request waits for the end of this pause, return its minimum length in seconds.
+        If an agent request waits for the end of this block, return its minimum length in seconds.
         """
         from ..quota.quota import FIRST_BLOCK  # imported here, because most sessions have no quota
 
@@ -395,7 +395,9 @@ class _Attempts:
             return None
         if 400 <= (getattr(error, "proxy_status", None) or 0) < 500:
             return None  # a proxy counts wrong passwords, and then locks the account
-        if self.blocked is not None:  # the wait for a slot is the pause, and has its own limits
+        if (
+            self.blocked is not None
+        ):  # the block replaces the pause, and the wait for a slot has its own limits
             self.sent_back += 1
             log.warning(
                 "%s waits for a slot again, because the service refused it: %s",

@@ -148,14 +148,14 @@ class Gate:
         return f"{self.room}/blocks/{self.name}"
 
     @property
-    def pause_key(self) -> str:
+    def length_key(self) -> str:
         """The key of the record with the length of the last block. The next block is twice as long."""
         return f"{self.room}/pauses/{self.name}"
 
     def refusal(self, result: TakeResult) -> QuotaExceededError:
         """Return the error for a call that does not wait, without a limit's name if the service refused."""
         if result.blocked:
-            wait, limit, reason = result.blocked, None, "the service asked for a pause"
+            wait, limit, reason = result.blocked, None, "a 429 of the service blocks all calls"
         else:
             waits = [usage.opens_in for usage in result.usage]
             wait, limit, reason = max(waits), self.names[waits.index(max(waits))], "every slot is used"
@@ -221,7 +221,7 @@ def gate_of(
 
 def block_seconds(gate: Gate, snapshot: Snapshot, stated: float | None) -> float | None:
     """Return how long to block, in seconds. None if the current block is longer."""
-    block, last_length = snapshot.records.get(gate.block_key), snapshot.records.get(gate.pause_key)
+    block, last_length = snapshot.records.get(gate.block_key), snapshot.records.get(gate.length_key)
     if stated is not None:
         seconds_left = 0.0 if block is None else block.since + float(block.value) - snapshot.now
         return stated if stated > seconds_left else None
@@ -522,7 +522,7 @@ class Quota:
         Args:
             operation: ``create_job``, ``send_message`` or ``ask``.
             scope: The project, or the site and key, for which the attempt was counted.
-            retry_after: The pause in seconds, at most an hour. None means 60 s, doubled by each refusal.
+            retry_after: The seconds of the block, at most an hour. None means 60 s, doubled by each refusal.
 
         Raises:
             StateError: The store cannot be reached.
@@ -531,7 +531,7 @@ class Quota:
         is_usable = retry_after is not None and 0 < retry_after < math.inf
         stated = min(retry_after or 0.0, LONGEST_BLOCK) if is_usable else None
         while True:
-            snapshot = await self.store.read([gate.block_key, gate.pause_key])
+            snapshot = await self.store.read([gate.block_key, gate.length_key])
             length = block_seconds(gate, snapshot, stated)
             if length is None:
                 return
@@ -543,7 +543,7 @@ class Quota:
             ):
                 break
         if stated is None:
-            await self.store.write({gate.pause_key: text}, expected={}, version=version, keep=2 * length)
+            await self.store.write({gate.length_key: text}, expected={}, version=version, keep=2 * length)
 
     async def unblock(self, operation: CountedOperation, scope: QuotaScope) -> None:
         """End the block of *operation*. Waiting calls of this process ask again immediately.
@@ -555,7 +555,7 @@ class Quota:
         """
         gate = gate_of(operation, scope, self.limits, address=self._address)
         await self.store.write(
-            {gate.block_key: None, gate.pause_key: None}, expected={}, version=new_version()
+            {gate.block_key: None, gate.length_key: None}, expected={}, version=new_version()
         )
         self.lines.wake(gate.name)
 

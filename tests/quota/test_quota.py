@@ -265,7 +265,7 @@ async def test_a_429_stops_everybody_who_shares_the_limit():
     store = MemoryStore()
     mine, yours = Quota(store=store), Quota(store=store)
     await mine.block("create_job", ACME, 30.0)
-    with pytest.raises(QuotaExceededError, match="asked for a pause") as refused:
+    with pytest.raises(QuotaExceededError, match="blocks all calls") as refused:
         await yours.lease("create_job", ACME).take()
     assert refused.value.retry_after == pytest.approx(30)
     assert refused.value.limit is None
