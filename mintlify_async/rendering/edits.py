@@ -40,21 +40,17 @@ class GrowingAnswer(Protocol):
 
     def __aiter__(self) -> Any:
         """Raise StateError if the reply has ended."""
-        ...
 
     async def __aenter__(self) -> Any:
         """Open the reply."""
-        ...
 
     async def close(self) -> None:
         """Stop reading and free the connection."""
-        ...
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the reply. *error* is the error that ended its block."""
-        ...
 
 
 class Received(Protocol):
