@@ -32,8 +32,8 @@ All values of an error are attributes. Attributes survive ``pickle`` and ``copy`
 an exception of another library caused the error, the cause is a :class:`CauseSummary`, because the original
 exception may show the key.
 
-``protocol/status_errors.py`` makes the texts of status errors, and ``quota/quota.py`` the texts of
-``QuotaExceededError``.
+``protocol/status_errors.py`` makes the texts of status errors, ``quota/quota.py`` the texts of
+``QuotaExceededError``, and ``jobs/wait.py`` the text of ``JobTimeoutError``.
 """
 
 from __future__ import annotations
@@ -432,6 +432,8 @@ class JobTimeoutError(MintlifyError, TimeoutError):
 
     def __init__(
         self,
+        message: str,
+        *,
         ref: JobRef,
         job: Job | None,
         waited: float,
@@ -439,24 +441,7 @@ class JobTimeoutError(MintlifyError, TimeoutError):
         error: Exception | None = None,
         failing_for: float | None = None,
     ) -> None:
-        seen = "never seen" if job is None else printable(job.status)
-        if failing_for is not None:
-            state = f"no poll has succeeded for {failing_for:.1f} s"
-            state += "" if job is None else f" (last seen {seen})"
-        else:
-            state = f"{seen} after {waited:.1f} s"
-        if certain_in is not None:
-            state += (
-                f", which may be the status before the follow-up; it is certain in {certain_in:.0f} s: "
-                "wait again with this error's .ref"
-            )
-        elif failing_for is None and job is not None and not job.done:
-            known = seen == "active"
-            state += (
-                "; it keeps running at the service" if known else ", a status that this version does not know"
-            )
-        cause = "" if error is None else f": {error}"
-        super().__init__(f"job {printable(ref.id)}: {state}{cause}")
+        super().__init__(message)
         self.ref = ref
         self.job = job
         self.waited = waited

@@ -31,7 +31,7 @@ EXAMPLES = [
     errors.StreamStateError("no part", event_type="text-delta", event_id="0", **KEPT),
     errors.AssistantError("sorry", error_text="sorry", **KEPT),
     errors.JobFailedError(JOB),
-    errors.JobTimeoutError(JobRef("p", "job_1"), JOB, 12.34),
+    errors.JobTimeoutError("late", ref=JobRef("p", "job_1"), job=JOB, waited=12.34),
 ]
 
 
@@ -104,10 +104,10 @@ def test_errors_are_the_builtin_that_users_catch():
 def test_the_error_of_the_last_poll_survives():
     """It travels with the error of the wait, as an attribute and as the cause."""
     last = errors.ServerError("down", status=503)
-    error = errors.JobTimeoutError(JobRef("p", "job_1"), None, 12.34, None, last, 12.34)
+    error = errors.JobTimeoutError("late", ref=JobRef("p", "job_1"), job=None, waited=12.34, error=last)
     error.__cause__ = last
     for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
-        assert str(again) == str(error) == "job job_1: no poll has succeeded for 12.3 s: down"
+        assert str(again) == str(error) == "late"
         assert type(again.error) is type(again.__cause__) is errors.ServerError
         assert vars(again.error) == vars(last)
 

@@ -30,6 +30,7 @@ from ..errors import (
     MintlifyError,
     NotFoundError,
     UnexpectedResponseError,
+    printable,
 )
 from ..http.session_core import Core
 from ..model.job_record import Job
@@ -128,8 +129,15 @@ class JobWait:
             failing_for = max(
                 seconds, now - (self._began if self._succeeded_at is None else self._succeeded_at)
             )
+        waited, certain_in = now - self._began, state.certain_in(now)
         error = JobTimeoutError(
-            state.ref, state.job, now - self._began, state.certain_in(now), last_error, failing_for
+            _timeout_text(state, waited, certain_in, last_error, failing_for),
+            ref=state.ref,
+            job=state.job,
+            waited=waited,
+            certain_in=certain_in,
+            error=last_error,
+            failing_for=failing_for,
         )
         error.__cause__ = last_error
         return error
@@ -162,3 +170,30 @@ class JobWait:
         if not outage or look.ended - self._failing_since >= self._policy.outage:
             raise error
         self._state.fail(look)
+
+
+def _timeout_text(
+    state: JobState,
+    waited: float,
+    certain_in: float | None,
+    error: Exception | None,
+    failing_for: float | None,
+) -> str:
+    """Return the text of a JobTimeoutError with these attributes."""
+    job = state.job
+    seen = "never seen" if job is None else printable(job.status)
+    if failing_for is not None:
+        text = f"no poll has succeeded for {failing_for:.1f} s"
+        text += "" if job is None else f" (last seen {seen})"
+    else:
+        text = f"{seen} after {waited:.1f} s"
+    if certain_in is not None:
+        text += (
+            f", which may be the status before the follow-up; it is certain in {certain_in:.0f} s: "
+            "wait again with this error's .ref"
+        )
+    elif failing_for is None and job is not None and not job.done:
+        known = seen == "active"
+        text += "; it keeps running at the service" if known else ", a status that this version does not know"
+    cause = "" if error is None else f": {error}"
+    return f"job {printable(state.key[1])}: {text}{cause}"
