@@ -207,10 +207,7 @@ class Transcript:
         wire, ids = self._fields(history), history.ids
         del wire["systemMessages"]
         expired_messages = (message for message in history.system_messages if message.id not in ids)
-        return {
-            **wire,
-            "messages": [message.to_wire() for message in (*expired_messages, *history.messages)],
-        }
+        return {**wire, "messages": [message.to_wire() for message in (*expired_messages, *history.messages)]}
 
     def whole(self) -> History:
         """Return the history. If the store may have more turns, raise StateError."""

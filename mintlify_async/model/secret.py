@@ -143,12 +143,12 @@ def _every_form(secret: str) -> re.Pattern[str]:
     return re.compile("".join(map(_run_and_next, re.finditer(r"(\\*)([^\\]?)", secret))))
 
 
-def _run_and_next(found: re.Match[str]) -> str:
+def _run_and_next(match: re.Match[str]) -> str:
     """Return a pattern for a run of backslashes and the next character, in all their forms."""
-    length, character = len(found[1]), found[2]
+    length, character = len(match[1]), match[2]
     if not length:
         return _forms(character)
-    is_own = found.string.startswith("u005c", found.start(2))  # the backslash is part of the key
+    is_own = match.string.startswith("u005c", match.start(2))  # the backslash is part of the key
     backslash = r"\\|%(?i:5c)" if is_own else r"\\|%(?i:5c)|u(?i:005c)"
     return f"(?>(?:{backslash}){{{length},{8 * length + 7}}}){_forms(character, escape='')}"
 

@@ -280,7 +280,7 @@ class RunningAnswer:
                 return False
             else:
                 self._write(event, reply)
-            if not stream.has_queued:
+            if not stream.queue:
                 return True
             if writing.size > size + TURN_BYTES:
                 await asyncio.sleep(0)
