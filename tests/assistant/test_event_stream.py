@@ -268,19 +268,22 @@ def test_an_unterminated_last_event_is_delivered(end: bytes) -> None:
         assert (outcome.error, outcome.stream.thread) == (None, thread)
 
 
+@pytest.mark.parametrize("events", [TEXT, TEXT[1:]], ids=["start", "no start"])
 @pytest.mark.parametrize("cause", [None, "connection lost"])
 @pytest.mark.parametrize(
     "rest", [b"", b'data: {"type":"finish"', b"data: [DON", b"data: ", b"data: 12", b": x\n\n"]
 )
-def test_an_end_that_was_not_announced_is_an_interruption(rest: bytes, cause: str | None) -> None:
+def test_an_end_that_was_not_announced_is_an_interruption(
+    rest: bytes, cause: str | None, events: Any
+) -> None:
     """The error has the message so far, its text, the thread, and the number of events."""
     stream = MessageStream(thread=Thread("t", "secret"))
-    outcome = Outcome(stream, body_of(*TEXT) + rest, cause=cause)
+    outcome = Outcome(stream, body_of(*events) + rest, cause=cause)
     error = outcome.error
     assert type(error) is StreamInterruptedError
-    assert (error.text, error.events_seen, error.thread) == ("Hello", 3, Thread("t", "secret"))
+    assert (error.text, error.events_seen, error.thread) == ("Hello", len(events), Thread("t", "secret"))
     assert error.partial == stream.message
-    assert "after 3 events" in str(error)
+    assert f"after {len(events)} events" in str(error)
     assert (cause or "before its end") in str(error)
 
 

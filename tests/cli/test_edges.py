@@ -143,6 +143,25 @@ def test_words_of_a_question_may_stand_around_options():
         make_parser().parse_args(["ask", "What", "--nothing"])
 
 
+@pytest.mark.parametrize(
+    ("option", "good", "bad"),
+    [
+        (["serve", "--port"], ("0", "65535"), ("65536", "1.5", "٣", "", "x")),
+        (["ask", "--results"], ("1", "99999"), ("0", "1.5", "²", "all")),
+        (["job", "wait", "--timeout"], ("0.5", "1e9"), ("0", "-1", "inf", "nan", "1 s")),
+    ],
+    ids=lambda value: value[-1],
+)
+async def test_a_number_is_read_within_its_limits(option, good, bad):
+    """The limits themselves are numbers. Anything else is told with the option."""
+    for value in good:
+        assert (await run(*option, value, "--help")).status == 0
+    for value in bad:
+        ended = await run(*option[:-1], f"{option[-1]}={value}", "--help")
+        assert ended.status == 2
+        assert f"{option[-1]}: {value!r} is not a" in ended.err
+
+
 # Names ---------------------------------------------------------------------------------------------
 
 

@@ -61,6 +61,16 @@ async def test_only_an_id_or_a_reference_is_recorded(text):
     assert caught.value.field == "job_id"
 
 
+@pytest.mark.parametrize("key", ["", " ", None, 7, "a\0b", "\ud800", "x" * 100_000])
+async def test_a_key_that_no_call_can_have_is_refused(key):
+    """Each step on one key says so, before the store is asked."""
+    ledger = Ledger(MemoryStore())
+    for step in (ledger.find, ledger.forget, lambda key: ledger.resolve(key, "job_1")):
+        with pytest.raises(ConfigurationError) as caught:
+            await step(key)
+        assert caught.value.field == "dedupe_key"
+
+
 async def test_a_pasted_reference_records_its_job(service):
     """A reference is what handles and the command print. One that cannot be read leaves the claim open."""
     store = MemoryStore()

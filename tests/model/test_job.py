@@ -58,6 +58,16 @@ def test_a_field_that_is_set_is_written_anew() -> None:
     assert Job(id="j", status="active").to_wire() == {"id": "j", "status": "active"}
 
 
+@pytest.mark.parametrize("part", ["000", "001", "678", "999", "000001", "678901"])
+def test_a_date_is_written_with_its_milliseconds(part: str) -> None:
+    """As JavaScript writes it; with microseconds only if there are any."""
+    created = datetime(2030, 1, 1, microsecond=int(part.ljust(6, "0")), tzinfo=UTC)
+    assert (
+        Job(id="j", status="active", created_at=created).to_wire()["createdAt"]
+        == f"2030-01-01T00:00:00.{part}Z"
+    )
+
+
 @pytest.mark.parametrize("more", ['"é":"€"', '"threadKey":"secret"', '"a":1'])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 async def test_the_json_of_a_record_is_kept_beside_its_envelope(service, session, mark, more):
