@@ -82,13 +82,7 @@ def check_wait(timeout: float | None) -> None:
 
 
 def check_number(
-    value: object,
-    name: str,
-    least: float,
-    *,
-    most: float = math.inf,
-    whole: bool = False,
-    none: bool = False,
+    value: object, name: str, least: float, *, most: float = math.inf, whole: bool = False, none: bool = False
 ) -> None:
     """Check a number from *least* to *most*. *whole* requires an integer, and *none* allows None.
 

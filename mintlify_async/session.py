@@ -245,8 +245,10 @@ class MintlifySession:
             core.options, prompt, project_id=project_id, headers=headers, extra_body=extra_body
         )
         with observed(core, "run_job", call.project_id or "", None, active=False) as observation:
-            whole = evolve(core, observation=observation)  # the requests belong to the operation run_job
-            state = await create(whole, call, dedupe_key)
+            observed_core = evolve(
+                core, observation=observation
+            )  # the requests belong to the operation run_job
+            state = await create(observed_core, call, dedupe_key)
             if on_created is not None:
                 handle = JobHandle(core, state)
                 try:
@@ -258,7 +260,7 @@ class MintlifySession:
                         extra=log_fields("run_job", job_id=handle.id),
                     )
                     raise
-            return await wait_for_own(JobHandle(whole, state), timeout, check=check)
+            return await wait_for_own(JobHandle(observed_core, state), timeout, check=check)
 
     def ask(
         self,

@@ -30,7 +30,7 @@ from mintlify_async import (
 )
 from mintlify_async.jobs.ledger import Claim
 from mintlify_async.model.job_record import Source
-from mintlify_async.storage.sqlite_statements import SQLStore
+from mintlify_async.storage.sql_store import SQLStore
 from mintlify_async.wrong_names import INSTEAD
 
 MODULES = [name for name in INSTEAD if name.startswith("mintlify_async")]
@@ -278,7 +278,7 @@ def test_a_missing_attribute(owner, name):
         with pytest.raises(AttributeError) as missing:
             getattr(instance, bare)
         assert says(missing.value, INSTEAD[owner][name])
-        assert missing.value.name == bare
+        assert (missing.value.name, missing.value.obj) == (bare, instance)
     assert things
 
 

@@ -59,14 +59,12 @@ class Extras:
     @property
     def thread_id(self: _Known) -> str | None:
         """The thread's id, or None."""
-        thread = self.thread
-        return thread.id if thread is not None else None
+        return thread.id if (thread := self.thread) is not None else None
 
     @property
     def request_id(self: _Known) -> str | None:
         """The request id, or None. Include it when you report a problem."""
-        response = self.response
-        return response.request_id if response is not None else None
+        return response.request_id if (response := self.response) is not None else None
 
 
 @helpful

@@ -343,7 +343,7 @@ class MessageBuilder:
         """
         if event is not None:
             whose = "result" if state.startswith("output") else "call"
-            changes |= _given(
+            changes |= _without_none(
                 provider_executed=event.provider_executed,
                 tool_metadata=event.tool_metadata,
                 **{f"{whose}_provider_metadata": event.provider_metadata},
@@ -359,7 +359,7 @@ class MessageBuilder:
     def _tool_input_start(self, event: ev.ToolInputStart) -> None:
         dynamic = event.dynamic is True
         at, _ = self._call(event.tool_call_id, event.tool_name, dynamic=dynamic)
-        title = _given(title=event.title)
+        title = _without_none(title=event.title)
         self._set_state(at, "input-streaming", event, input_encoding=event.input_encoding, **title)
         self._inputs[event.tool_call_id] = _OpenInput(event, dynamic, [""])
 
@@ -370,7 +370,7 @@ class MessageBuilder:
         if not self._shows(source, event.tool_call_id):
             start = source.start
             at, new = self._call(event.tool_call_id, start.tool_name, dynamic=source.dynamic)
-            facts = _given(title=start.title, tool_metadata=start.tool_metadata)
+            facts = _without_none(title=start.title, tool_metadata=start.tool_metadata)
             self._set_state(at, "input-streaming", None, input_encoding=start.input_encoding, **facts)
             # As in the AI SDK, the delta that adds a dynamic part does not show the raw text.
             source.at = None if new and source.dynamic else at
@@ -385,7 +385,7 @@ class MessageBuilder:
 
     def _tool_input_available(self, event: ev.ToolInputAvailable) -> None:
         at, _ = self._call(event.tool_call_id, event.tool_name, dynamic=event.dynamic is True)
-        self._set_state(at, "input-available", event, input=event.input, **_given(title=event.title))
+        self._set_state(at, "input-available", event, input=event.input, **_without_none(title=event.title))
 
     def _tool_input_error(self, event: ev.ToolInputError) -> None:
         at = self._in_step(event.tool_call_id)
@@ -428,8 +428,8 @@ class MessageBuilder:
         self._change(
             at,
             state="approval-responded",
-            approval=evolve(approval, approved=event.approved, **_given(reason=event.reason)),
-            **_given(
+            approval=evolve(approval, approved=event.approved, **_without_none(reason=event.reason)),
+            **_without_none(
                 provider_executed=event.provider_executed, call_provider_metadata=event.provider_metadata
             ),
         )
@@ -541,7 +541,7 @@ _MOVES_TEXT: Final = frozenset((ev.Start, ev.TextStart, ev.TextEnd, ev.ResetStep
 """The events that add or discard text, except deltas."""
 
 
-def _given(**changes: Any) -> dict[str, Any]:
+def _without_none(**changes: Any) -> dict[str, Any]:
     """Return the keyword arguments that are not None."""
     return {name: content for name, content in changes.items() if content is not None}
 

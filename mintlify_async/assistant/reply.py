@@ -94,7 +94,6 @@ class ReplyTurn(Protocol):
             message: The answer up to now, or None before its start.
             thread: The thread of the answer, or its known fields.
         """
-        ...
 
     async def ended(
         self, message: Message | None, thread: Thread | None, *, whole: bool, cancelled: bool
@@ -110,7 +109,6 @@ class ReplyTurn(Protocol):
         Raises:
             Exception: The error of the store. The turn was not saved.
         """
-        ...
 
     def refused(self, call: Call, error: MintlifyError) -> Call | None:
         """Return the request to send after *error*, with which *call* was refused. None raises the error."""
@@ -118,15 +116,12 @@ class ReplyTurn(Protocol):
 
     def stepped(self) -> None:
         """The running task reads the reply, outside a block."""
-        ...
 
     def shown(self, site: str | None, characters: int | None) -> None:
         """Set how many characters of the answer the user has seen. None means all received characters."""
-        ...
 
     def left(self) -> None:
         """Let the next turn start, because the reply's block was left, or the reply ended or was dropped."""
-        ...
 
 
 @helpful
@@ -323,14 +318,7 @@ class Reply(Extras, AsyncOnly):
         check_function(tail, "tail")
         below = partial(tail, self) if tail is not None else None
         shown = None if self._turn is None else partial(self._note_shown, self._turn)
-        return Edits(
-            self,
-            every=every,
-            limit=limit,
-            received=self._so_far,
-            tail=below,
-            on_shown=shown,
-        )
+        return Edits(self, every=every, limit=limit, received=self._so_far, tail=below, on_shown=shown)
 
     def _note_shown(self, turn: ReplyTurn, characters: int | None) -> None:
         """Report to *turn* how many characters of the message were shown. Replaced messages do not count."""

@@ -21,7 +21,6 @@ class ClosableEvents(Protocol):
 
     async def aclose(self) -> None:
         """Stop reading and free the connection."""
-        ...
 
 
 class TextStream(AsyncOnly):

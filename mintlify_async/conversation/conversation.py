@@ -121,11 +121,7 @@ class Conversation:
     # Turns ----------------------------------------------------------------------------------
 
     def ask(
-        self,
-        question: Question,
-        *,
-        replacing: str | None = None,
-        **options: Unpack[TurnOptions],
+        self, question: Question, *, replacing: str | None = None, **options: Unpack[TurnOptions]
     ) -> Reply:
         """Ask the next question. Nothing is sent or changed before the reply is entered, stepped or awaited.
 

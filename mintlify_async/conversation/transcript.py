@@ -17,7 +17,7 @@ from ..argument_checks import check_name
 from ..errors import ConfigurationError, StateError, printable
 from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.tasks import compute
-from ..storage.sqlite_statements import SQLStore
+from ..storage.sql_store import SQLStore
 from ..storage.store import Store, new_version
 from .history import History, TurnQuestion
 from .records import (
@@ -207,10 +207,7 @@ class Transcript:
         wire, ids = self._fields(history), history.ids
         del wire["systemMessages"]
         expired_messages = (message for message in history.system_messages if message.id not in ids)
-        return {
-            **wire,
-            "messages": [message.to_wire() for message in (*expired_messages, *history.messages)],
-        }
+        return {**wire, "messages": [message.to_wire() for message in (*expired_messages, *history.messages)]}
 
     def whole(self) -> History:
         """Return the history. If the store may have more turns, raise StateError."""

@@ -35,7 +35,6 @@ class LockHolder(Protocol):
 
     def release_if_over(self, task: asyncio.Task[Any] | None) -> None:
         """Release the lock if the turn is over or abandoned. *task* took the last step of the turn."""
-        ...
 
 
 class TurnLock:

@@ -197,11 +197,7 @@ class _Attempts:
         """Drop the attempt that ended with *error*. Return the rest of *pause*, or raise *error*."""
         time = asyncio.get_running_loop().time
         log.info(
-            "%s failed, attempt %d; again in %.1f s",
-            self.name,
-            self.number,
-            pause,
-            extra=self._fields(error),
+            "%s failed, attempt %d; again in %.1f s", self.name, self.number, pause, extra=self._fields(error)
         )
         if self.observation is not None:
             self.observation.event("retry", {"attempt": self.number, "delay": pause})

@@ -35,8 +35,8 @@ class Sending:
         on_first_byte: Called just before the first byte of an attempt is written, or None.
         on_no_effect: Called if that attempt had no effect and another attempt follows, or None.
         ends_at: The latest end of the last attempt, by the loop's time.
-        asked: Whether aiohttp read the body in the last attempt. A substitute session never reads it.
-        asked_again: Whether aiohttp read the body again after the first byte was written.
+        body_read: Whether aiohttp read the body in the last attempt. A substitute session never reads it.
+        body_read_again: Whether aiohttp read the body again after the first byte was written.
         sent_at: The date of the last attempt's first byte, in seconds since 1970. None if none was written.
             After a 429, the value is removed if another attempt follows.
         status: The status of the response to the last attempt, or 0.
@@ -47,8 +47,8 @@ class Sending:
     __slots__ = (
         "_attempt",
         "_open",
-        "asked",
-        "asked_again",
+        "body_read",
+        "body_read_again",
         "dedupe_key",
         "ends_at",
         "failure",
@@ -72,7 +72,7 @@ class Sending:
         self.sent_at: float | None = None
         self.failure: Exception | None = None
         self.job_id: str | None = None
-        self.asked = self.asked_again = False
+        self.body_read = self.body_read_again = False
         self._attempt = self.status = 0
         self._open = 0  # the number of the attempt that may write its first byte, or 0
 
@@ -118,7 +118,7 @@ class Sending:
         self.seal()
         if self.on_no_effect is not None:
             self.on_no_effect()
-        self.asked, self.sent_at, self.status = False, None, 0
+        self.body_read, self.sent_at, self.status = False, None, 0
         return None
 
     def patience(self, seconds: float) -> float:
@@ -130,7 +130,7 @@ class Sending:
         """Start an attempt and return its number. The body passes this number before it writes."""
         self._attempt += 1
         self._open = self._attempt
-        self.asked = self.asked_again = False
+        self.body_read = self.body_read_again = False
         self.sent_at = self.failure = None
         self.status = 0
         return self._attempt
@@ -147,13 +147,13 @@ class Sending:
                 :attr:`failure` is set.
         """
         if attempt == self._open:
-            self.asked = True
+            self.body_read = True
             if self.must_wait and self.sent_at is None:
                 await self._wait(attempt)
         if attempt != self._open:
             raise ConnectionAbortedError("the attempt ended before its first byte was written")
         if self.sent_at is not None:
-            self.asked_again = True
+            self.body_read_again = True
             raise ConnectionAbortedError("the request was written before, and is never written again")
         self.sent_at = clock.now()
         if self.on_first_byte is not None:

@@ -24,7 +24,6 @@ class LoopPart(Protocol):
 
     async def close(self) -> None:
         """End the object, on its own loop."""
-        ...
 
 
 T = TypeVar("T")

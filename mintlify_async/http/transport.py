@@ -173,14 +173,7 @@ class Transport:
         raise session_closed()
 
     async def send(
-        self,
-        call: Call,
-        key: Secret,
-        limit: AttemptLimit,
-        sending: Sending,
-        *,
-        fresh: bool,
-        total_at: float,
+        self, call: Call, key: Secret, limit: AttemptLimit, sending: Sending, *, fresh: bool, total_at: float
     ) -> LiveResponse | WholeResponse:
         """Send *call*. Return the live answer to a question, and any other response when it is complete.
 
@@ -252,9 +245,9 @@ class Transport:
                 body.abort()
             raise
         else:
-            if body is not None and not sending.asked:
+            if body is not None and not sending.body_read:
                 await _one_turn(response)
-            if not sending.asked:  # a GET, or a substitute for aiohttp's session
+            if not sending.body_read:  # a GET, or a substitute for aiohttp's session
                 sending.sent_at = clock.now()
             elif sending.sent_at is None and not _is_refusal(response.status):
                 response.close()
@@ -279,7 +272,7 @@ class Transport:
             failure = StateError(f"{call.operation}: {EXITING}")
         else:
             failure = translate(error, call, written=written, limit=limit)
-        if sending.asked_again and isinstance(failure, APIConnectionError):
+        if sending.body_read_again and isinstance(failure, APIConnectionError):
             text = f"{call.operation}: a middleware of the aiohttp session sent the request again"
             failure = APIConnectionError(
                 f"{text}, which was refused", operation=call.operation.name, reason=failure.reason

@@ -124,10 +124,7 @@ class JobHandle(InModels):
     @classmethod
     def _model_schema(cls) -> dict[str, Any]:
         schema = schema_of(Job)
-        schema["properties"] |= {
-            "status": or_null({"type": "string"}),
-            "ref": {"type": "string"},
-        }
+        schema["properties"] |= {"status": or_null({"type": "string"}), "ref": {"type": "string"}}
         description = f"An agent job. A {cls.__name__} {_NOT_READ}."
         return {**schema, "required": [*schema["required"], "ref"], "description": description}
 

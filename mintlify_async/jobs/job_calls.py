@@ -104,8 +104,7 @@ def once(core: Core, dedupe_key: str, call: Call, until: float) -> OnceSender:
     ledger = core.options.ledger
     if ledger is None:
         raise ConfigurationError(
-            "dedupe_key needs a ledger: give the session ledger=SQLiteStore(path)",
-            field="dedupe_key",
+            "dedupe_key needs a ledger: give the session ledger=SQLiteStore(path)", field="dedupe_key"
         )
     claim = Claim(
         key=check_dedupe_key(dedupe_key),

@@ -276,7 +276,7 @@ class _KeyedSending(Sending):
 
     async def again(self, seconds: float) -> str | None:
         """Free the key, because the last attempt had no effect. Another attempt follows in *seconds*."""
-        may_have_claim, attempt = self.asked, self._attempt_now
+        may_have_claim, attempt = self.body_read, self._attempt_now
         await super().again(seconds)
         if not may_have_claim:
             return None
@@ -288,7 +288,7 @@ class _KeyedSending(Sending):
         """End the claim after *error*. If nothing was started, delete it. Otherwise it becomes *unknown*."""
         attempt = self._attempt_now
         if self.had_no_effect:
-            if self.asked and not isinstance(error, KeyHeldError):
+            if self.body_read and not isinstance(error, KeyHeldError):
                 await self._release(attempt, CLEAN_UP_SECONDS)
         elif self.job_id is not None:  # an observer failed after the response was read
             await self.answered(self.job_id)
@@ -297,7 +297,7 @@ class _KeyedSending(Sending):
             if isinstance(error, OutcomeUnknownError):  # other errors may have any value in these attributes
                 reason, status = error.reason, error.status
             rule = partial(
-                claims.give_up, ours=attempt.claim, reason=reason, status=status, unclaimed=not self.asked
+                claims.give_up, ours=attempt.claim, reason=reason, status=status, unclaimed=not self.body_read
             )
             await self._end(rule, "its outcome is unknown, which", CLEAN_UP_SECONDS)
 
@@ -306,7 +306,7 @@ class _KeyedSending(Sending):
         claim, store = self._attempt_now.claim, self._sender.store
         what = f"{claim.operation} with dedupe_key {printable(claim.key, 80)!r}: {printable(result, 80)}"
         fields = log_fields(claim.operation, job_id=self.job_id)
-        rule = partial(claims.record, key=claim.key, result=result, ours=claim, unclaimed=not self.asked)
+        rule = partial(claims.record, key=claim.key, result=result, ours=claim, unclaimed=not self.body_read)
         is_recorded = False
 
         async def record() -> None:

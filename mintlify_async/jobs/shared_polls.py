@@ -20,14 +20,13 @@ from attrs import define
 from ..errors import APIConnectionError, APIStatusError, APITimeoutError, RateLimitError, StateError
 from ..http.header_times import retry_after_seconds
 from ..http.session_core import Core
-from ..model.job_ref import Stamp
 from ..protocol.requests import Call
 from ..runtime import clock
 from ..runtime.tasks import end_tasks, start_task
 from ..runtime.time_limits import TimeLimit
 from ..settings.poll_policy import PollPolicy
-from .job_calls import look_at
-from .stale_guard import JobKey, JobState, Look, Moment, response_headers
+from .job_calls import look_at, moment
+from .stale_guard import JobKey, JobState, Look, response_headers
 
 LONGEST_PAUSE: Final = 300.0
 """Longest pause that the service may request, in seconds. A longer ``Retry-After`` is cut to it."""
@@ -238,10 +237,10 @@ class PollScheduler:
 
     def _finish(self, poll: Poll, task: asyncio.Task[Look]) -> None:
         """Give the outcome of *poll* to its waits."""
-        loop, look = asyncio.get_running_loop(), None
+        look = None
         del self._running[poll.key]
         if task.cancelled():  # cancelled by other code, and the waits tolerate a failed poll
-            now = Moment(Stamp(clock.now()), loop, loop.time())
+            now = moment({})
             look = Look(now, now.time, error=APIConnectionError("other code has cancelled the poll"))
         elif (error := task.exception()) is not None:
             poll.fail(error)
@@ -278,8 +277,7 @@ def scheduler_of(core: Core) -> PollScheduler:
 
 def _unanswered() -> Look:
     """Return the outcome for a wait that ends while its poll is running."""
-    loop = asyncio.get_running_loop()
-    now = Moment(Stamp(clock.now()), loop, loop.time())
+    now = moment({})
     error = APITimeoutError(
         "get_job: the service has not answered by the end of the wait",
         phase="request",

@@ -148,12 +148,12 @@ def filter_fields(value: SearchFilter | Mapping[str, Any]) -> dict[str, Any]:
     fields = check_object(value, "filter")
     SearchFilter(**{name: fields[name] for name in _FILTER_NAMES if fields.get(name) is not None})
     for name in sorted(fields.keys() - _FILTER_NAMES):
-        _tell_unknown(name)
+        _log_unknown(name)
     return fields
 
 
 @lru_cache(maxsize=16)
-def _tell_unknown(name: str) -> None:
+def _log_unknown(name: str) -> None:
     """Log once that a field of the filter is unknown. It may be new or misspelt."""
     known = ", ".join(sorted(_FILTER_NAMES))
     log.warning(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeVar, cast
 
-__all__ = ["MASK"]
+__all__ = ["MASK", "mask_service_keys"]
 
 T = TypeVar("T")
 
@@ -143,12 +143,12 @@ def _every_form(secret: str) -> re.Pattern[str]:
     return re.compile("".join(map(_run_and_next, re.finditer(r"(\\*)([^\\]?)", secret))))
 
 
-def _run_and_next(found: re.Match[str]) -> str:
+def _run_and_next(match: re.Match[str]) -> str:
     """Return a pattern for a run of backslashes and the next character, in all their forms."""
-    length, character = len(found[1]), found[2]
+    length, character = len(match[1]), match[2]
     if not length:
         return _forms(character)
-    is_own = found.string.startswith("u005c", found.start(2))  # the backslash is part of the key
+    is_own = match.string.startswith("u005c", match.start(2))  # the backslash is part of the key
     backslash = r"\\|%(?i:5c)" if is_own else r"\\|%(?i:5c)|u(?i:005c)"
     return f"(?>(?:{backslash}){{{length},{8 * length + 7}}}){_forms(character, escape='')}"
 
@@ -184,3 +184,12 @@ def mask_text(text: str, key: str | None = None) -> str:
 
 def _masked_key(match: re.Match[str]) -> str:
     return f"{match[1]}{match['quote'] or ''}{MASK}"
+
+
+# A key starts a word. After a JSON escape such as \\n, the letter n is not part of the word.
+_SERVICE_KEY: Final = re.compile(r"(?:\b|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4}))mint_[A-Za-z0-9_-]{8,}")
+
+
+def mask_service_keys(text: str) -> str:
+    """Return *text* with every key of the service masked, whether it is known here or not."""
+    return _SERVICE_KEY.sub(f"mint_{MASK}", text) if "mint_" in text else text

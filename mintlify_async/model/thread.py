@@ -41,14 +41,14 @@ class Thread:
     __slots__ = ("_id", "_key")
 
     def __init__(self, id: str, key: str | None = None) -> None:
-        given = cast(object, hidden(key))
+        secret = cast(object, hidden(key))
         del key  # a traceback can show the locals of a frame
         self._id = check_text(id, "thread.id")
-        if given is not None and not isinstance(given, str):
+        if secret is not None and not isinstance(secret, str):
             raise ConfigurationError(
-                f"thread.key must be a string, not {type_name(given)}", field="thread.key"
+                f"thread.key must be a string, not {type_name(secret)}", field="thread.key"
             )
-        self._key = str(given) if given else None
+        self._key = str(secret) if secret else None
 
     @classmethod
     def of(cls, value: object) -> Thread | None:

@@ -185,10 +185,7 @@ def ask_call(defaults: Options, question: Question, options: AskOptions) -> Call
         fp = _counted_user(defaults, defaults.quota, fp, options)
     size = options.get("retrieval_page_size", MISSING)
     size = defaults.retrieval_page_size if size is MISSING else check_page_size(size)
-    body: dict[str, Any] = {
-        "fp": fp,
-        "messages": [message.to_wire() for message in messages],
-    }
+    body: dict[str, Any] = {"fp": fp, "messages": [message.to_wire() for message in messages]}
     if size is not None:
         body["retrievalPageSize"] = size
     if thread is not None:

@@ -184,26 +184,27 @@ class Draft:
     def _shown_line(self, source: str, line: MarkdownLine) -> _Shown:
         """Return the line in a form that has the same meaning in the message as in the text."""
         before = self._blocks
-        kept = self._prefixes[: None if line.kind == "more" else line.depth]
+        continuing = self._prefixes[: None if line.kind == "more" else line.depth]
         if self._shown == before and self._line is None and self._chosen is None:
-            return _Shown("", source, line.after, (*kept, *map(_prefix, line.after.containers[len(kept) :])))
-        new = len(line.after.containers) - len(kept)
+            opened = map(_prefix, line.after.containers[len(continuing) :])
+            return _Shown("", source, line.after, (*continuing, *opened))
+        new = len(line.after.containers) - len(continuing)
         if self._chosen is None:
             candidates = [*self._candidates(source, line)]
         else:
             lead, body, end = self._chosen
             candidates = [(lead, body + source[end:])]
-        read = [
+        lines = [
             read_line(body, read_line(lead[:-1], self._shown).after if lead else self._shown)
             for lead, body in candidates
         ]
-        same = (n for n, got in enumerate(read) if self._is_same(got, line, kept))
-        alike = (n for n, got in enumerate(read) if got.is_code == line.is_code)
+        same = (n for n, shown in enumerate(lines) if self._is_same(shown, line, continuing))
+        alike = (n for n, shown in enumerate(lines) if shown.is_code == line.is_code)
         best = next(same, next(alike, 0))
         self._chosen = (*candidates[best], len(source))
-        after = read[best].after
-        found = [*map(_prefix, after.containers[max(0, len(after.containers) - new) :])] if new else []
-        return _Shown(*candidates[best], after, (*kept, *[""] * (new - len(found)), *found))
+        after = lines[best].after
+        opened = [*map(_prefix, after.containers[max(0, len(after.containers) - new) :])] if new else []
+        return _Shown(*candidates[best], after, (*continuing, *[""] * (new - len(opened)), *opened))
 
     def _candidates(self, source: str, line: MarkdownLine) -> Iterator[tuple[str, str]]:
         """Yield possible forms of the line, best first: a blank line or no text, and the line."""
@@ -234,13 +235,13 @@ class Draft:
             else:
                 yield lead, start + bare
 
-    def _is_same(self, got: MarkdownLine, line: MarkdownLine, kept: tuple[str, ...]) -> bool:
+    def _is_same(self, shown: MarkdownLine, line: MarkdownLine, continuing: tuple[str, ...]) -> bool:
         """Return whether a line of the message has *line*'s kind in the text, and opens the same blocks."""
-        a, b = got.after, line.after
-        new = b.containers[len(kept) :]
-        first = sum(map(bool, kept))
+        a, b = shown.after, line.after
+        new = b.containers[len(continuing) :]
+        first = sum(map(bool, continuing))
         return (
-            got.kind == ("text" if line.kind == "more" and self._is_empty else line.kind)
+            shown.kind == ("text" if line.kind == "more" and self._is_empty else line.kind)
             and [width == QUOTE for width in a.containers[first:]] == [width == QUOTE for width in new]
             and len(a.containers) == first + len(new)
             and (a.fence is None, *a[2:]) == (b.fence is None, *b[2:])

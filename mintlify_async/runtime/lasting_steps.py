@@ -53,7 +53,7 @@ class KeptStep:
         self._failure = failure
         self._waiting = 0  # the number of waiting callers
         self._leave_at: float | None = None  # set when a caller is cancelled
-        self._is_told = self._is_logged = False
+        self._is_raised = self._is_logged = False
         task.add_done_callback(self._done)  # the task keeps this object alive until it is done
 
     @property
@@ -95,11 +95,11 @@ class KeptStep:
         await self.ended(cancelled=cancelled)
         error = self._error()
         if error is not None:
-            self._is_told = True
+            self._is_raised = True
             raise error
 
     def _error(self) -> BaseException | None:
-        if self._is_told or not self._task.done():
+        if self._is_raised or not self._task.done():
             return None
         if self._task.cancelled():
             return StateError(f"{self._failure}: its session or its event loop was closed")

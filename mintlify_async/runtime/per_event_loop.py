@@ -48,11 +48,9 @@ class Closable(Protocol):
 
     async def close(self) -> None:
         """Close everything. Called on the loop of the resources."""
-        ...
 
     def abandon(self) -> None:
         """Close everything that needs no waiting. Any thread may call this."""
-        ...
 
 
 T = TypeVar("T", bound=Closable)

@@ -62,11 +62,9 @@ class Timed(Protocol):
 
     def expire(self) -> None:
         """End, because the time has come."""
-        ...
 
     def end(self) -> None:
         """End before its time."""
-        ...
 
 
 L = TypeVar("L", bound=Timed)

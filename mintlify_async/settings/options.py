@@ -83,7 +83,6 @@ class Observation(Protocol):
 
     def set(self, name: str, value: Fact) -> None:
         """Record a fact, such as ``conversation_id``, ``status``, ``finish_reason``, ``model``."""
-        ...
 
     def event(self, name: str, attributes: Mapping[str, Fact]) -> None:
         """Record an event that happens now.
@@ -92,11 +91,9 @@ class Observation(Protocol):
             ``retry``: the request is sent again (``attempt``, ``delay``). ``first_event``: the first event of
             an answer. ``poll``: a poll of a job (``status`` or ``error``).
         """
-        ...
 
     def end(self, error: BaseException | None = None) -> None:
         """End the operation. *error* is its error or cancellation, or None."""
-        ...
 
 
 class Observer(Protocol):
