@@ -46,9 +46,9 @@ class Held:
             await asyncio.sleep(0.1)
 
 
-def resident(process: int | str = "self") -> int:
+def resident() -> int:
     gc.collect()
-    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 async def hold(client: str, server: str, streams: int, seconds: float) -> dict[str, float]:

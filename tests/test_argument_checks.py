@@ -8,7 +8,6 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from mintlify_async import (
@@ -191,29 +190,6 @@ async def test_a_message_with_content_is_a_message(service, session):
 
 async def later(*arguments):
     """A hook that would never run: its coroutine is not awaited."""
-
-
-WRONG_OBJECTS = [
-    {"ledger": "redis://:secret@host/0"},
-    {"ledger": MemoryStore},
-    {"timeouts": aiohttp.ClientTimeout(total=5)},
-    {"timeouts": 3},
-    {"timeouts": 0},
-    {"ssl": False},
-    *({"proxy": url} for url in ("localhost:3128", "http://", "https:///path", "http://[bad")),
-    *({"site": site} for site in ("docs.acme.com", 7)),
-    {"retrieval_page_size": "5"},
-    {"allow_insecure_http": "false"},
-    {"extra_body": 3},
-]
-
-
-@pytest.mark.parametrize("arguments", WRONG_OBJECTS, ids=repr)
-def test_a_session_refuses_a_wrong_object(arguments):
-    """At once, not with an AttributeError at the first request."""
-    [field] = arguments
-    with refused(field, f"^{field}"):
-        MintlifySession(**arguments)
 
 
 async def test_a_verb_refuses_a_wrong_object(service, session):

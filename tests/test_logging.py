@@ -132,6 +132,7 @@ async def test_lines_about_jobs_name_the_job(service, session, virtual, caplog):
         await session.run_job("x", on_created=fail)
     names = ("operation", "job_id")
     assert field_of(caplog, "on_created failed", *names) == ("run_job", handles[0].id)
+    assert "the job was created and keeps running: mintlify-job:" in caplog.text
     waiting = asyncio.create_task(session.run_job("x"))
     await asyncio.sleep(1)
     waiting.cancel()

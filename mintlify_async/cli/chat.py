@@ -22,6 +22,7 @@ from attrs import define
 import mintlify_async as mintlify
 
 from ..errors import ConfigurationError, MintlifyError
+from .argument_parser import EXAMPLES
 from .ask import question_options
 from .error_advice import UsageError, explain
 from .exit_status import DONE, TROUBLE
@@ -31,13 +32,7 @@ from .show_answer import show_answer, show_sources
 from .standard_input import interruptible, is_closed, read_line
 from .terminal import Terminal
 
-COMMANDS: Final = {
-    "/help": "list these commands",
-    "/new": "begin a new conversation, which is not kept",
-    "/undo": "take the last question and its answer back",
-    "/sources": "show the sources of the last answer again",
-    "/exit": "end",
-}
+COMMANDS: Final = dict[str, str](re.findall(r"(?m)^  (/\w+) +(.+)$", EXAMPLES["chat"]))
 """The commands. Any other word that starts with ``/`` lists them. All other lines are sent."""
 
 

@@ -93,11 +93,3 @@ def test_report_says_whether_a_figure_is_within_reach():
     costs = {measuring.OURS: [4.0], "aiohttp": [1.0], "openai": [100.0]}
     said = report.table(measuring.row_of("burst", "CPU per event", "µs", costs))
     assert [line.split(": ")[-1] for line in said.splitlines() if "reach" in line] == ["NO", "yes"]
-
-
-@pytest.mark.parametrize("given", [["bursts"], ["burst", "--small", "--json"]])
-def test_command_line_that_makes_no_sense_is_refused(given, capsys):
-    """A mistyped row says which one; a small run's figures are not written."""
-    with pytest.raises(SystemExit):
-        command.main(given)
-    assert "bursts" in capsys.readouterr().err or "--json" in given

@@ -25,13 +25,13 @@ async def time(virtual: VirtualTime) -> asyncio.AbstractEventLoop:
     return asyncio.get_running_loop()
 
 
-async def use_up(quota: Quota, amount: int, scope: QuotaScope = ACME) -> None:
+async def use_up(quota: Quota, amount: int) -> None:
     for _ in range(amount):
-        await quota.lease("create_job", scope).take()
+        await quota.lease("create_job", ACME).take()
 
 
-def start(quota: Quota, scope: QuotaScope = ACME, **arguments: Any) -> asyncio.Task[Lease]:
-    return asyncio.create_task(quota.lease("create_job", scope).take(**arguments))
+def start(quota: Quota, **arguments: Any) -> asyncio.Task[Lease]:
+    return asyncio.create_task(quota.lease("create_job", ACME).take(**arguments))
 
 
 # ------------------------------------------------------------------ the five limits

@@ -34,8 +34,8 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def left(quota: Quota, service: LocalService, operation: Any = "create_job") -> int:
-    (one,) = await quota.left(operation, QuotaScope(project=service.project_id))
+async def left(quota: Quota, service: LocalService) -> int:
+    (one,) = await quota.left("create_job", QuotaScope(project=service.project_id))
     return one.left
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -350,33 +350,6 @@ def test_a_step_reads_what_is_new(unit):
     for _ in range(6):
         costs.append(lines_run(lambda: steps(1_200 // len(unit))))
     assert max(costs[3:]) <= 1.2 * costs[2]
-
-
-def steps_of(splitter: MarkdownSplitter, pieces: Iterable[str]) -> int:
-    """Return what the steps cost in which these pieces arrive."""
-
-    def steps() -> None:
-        for piece in pieces:
-            splitter.feed(piece)
-            splitter.next_edit()
-
-    return lines_run(steps)
-
-
-@pytest.mark.parametrize(
-    ("start", "line"),
-    [
-        ("```\n", "    value = call(first, second)  # and so on\n"),
-        ("", "- an item with `code` and [a link](/b)\n"),
-    ],
-)
-def test_a_line_is_not_read_while_only_its_end_can_show_more(start, line):
-    """In the last third, a message ends with a line, so the words of a line that grows change nothing."""
-    splitter, text = MarkdownSplitter(4_100), (start + line * 100)[:4_000]
-    pieces = [text[at : at + 10] for at in range(0, len(text), 10)]
-    early = steps_of(splitter, pieces[:200])
-    steps_of(splitter, pieces[200:300])
-    assert steps_of(splitter, pieces[300:]) <= 0.6 * early / 2
 
 
 def test_a_look_without_new_text_costs_nothing():

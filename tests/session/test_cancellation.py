@@ -107,21 +107,6 @@ async def test_a_cancelled_step_loses_no_event(service):
     assert seen == [piece["type"] for piece in pieces]
 
 
-@pytest.mark.parametrize("block", [True, False])
-async def test_a_break_closes_the_connection(service, session, block):
-    """The service stops generating; without a block, when no reference to the reply is left."""
-    service.script.ask(events=[{"type": "start"}, {"type": "text-start", "id": "0"}, 60.0])
-    if block:
-        async with session.ask("x") as reply:
-            async for _ in reply:
-                break
-        assert reply.closed
-    else:
-        async for _ in session.ask("x"):
-            break
-    await service.until(lambda running: not running.answering)
-
-
 async def test_close_from_another_task_ends_the_reader_quietly(service, session):
     """Twice, too; a later await says that the answer is not whole."""
     service.script.ask(events=[{"type": "start"}, 60.0])

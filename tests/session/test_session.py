@@ -359,17 +359,6 @@ async def test_each_customer_is_polled_with_its_own_key(service, session):
         assert {header[-8:] for header in sent} == {key[-8:]}
 
 
-async def test_a_hook_that_fails_after_a_creation_does_not_lose_the_job(session, caplog):
-    """Its error is the caller's; the log has the reference of the paid job."""
-
-    def fail(handle):
-        raise OSError("mine")
-
-    with pytest.raises(OSError, match="mine"):
-        await session.run_job("x", on_created=fail)
-    assert "the job was created and keeps running: mintlify-job:" in caplog.text
-
-
 async def test_a_poll_that_finds_nothing_says_that_its_path_is_assumed(session):
     """Interface 4.4 does not show the path: the error says how to change it."""
     with pytest.raises(NotFoundError, match=r"Assumptions\(get_job_path=…\)"):

@@ -65,6 +65,12 @@ WRONG = [
     ("extra_body", 0, "must be a mapping"),
     ("timeouts", aiohttp.ClientTimeout(), r"Timeouts\(…\)"),
     ("ledger", "jobs.db", "SQLiteStore"),
+    ("ledger", "redis://:secret@host/0", "SQLiteStore"),
+    ("ledger", MemoryStore, "^ledger"),
+    ("timeouts", 3, r"Timeouts\("),
+    ("timeouts", 0, r"Timeouts\("),
+    ("ssl", False, "^ssl"),
+    ("allow_insecure_http", "false", "True or False"),
     ("base_url", 5, "must be a URL"),
     ("base_url", b"https://x", "must be a URL"),
     ("base_url", yarl.URL("/path"), "https://"),
@@ -72,6 +78,7 @@ WRONG = [
     ("base_url", yarl.URL("https://user:secret@host"), "user name"),
     ("site", yarl.URL("/path"), "complete URL"),
     ("site", 5, "complete URL"),
+    ("site", "docs.acme.com", "complete URL"),
     ("assistant_key", "mint_widget_0123456789", "web widget"),
     ("admin_key", "mint_widget_0123456789", "web widget"),
 ]
@@ -85,6 +92,7 @@ def test_a_wrong_setting_is_refused_when_it_is_given(bare, field, value, fix):
             "assistant" if field == "assistant_key" else "agent"
         )
     assert caught.value.field == field
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("field", ["retry", "poll", "quota", "observer", "headers", "site", "ledger"])

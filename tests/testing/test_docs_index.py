@@ -48,8 +48,8 @@ def search(folder, question, limit=5):
     return DocsIndex.load(folder).search(question, limit)
 
 
-def paths(folder, question, limit=5):
-    return [section.path for section in search(folder, question, limit)]
+def paths(folder, question):
+    return [section.path for section in search(folder, question)]
 
 
 def test_sections_have_text_without_components(tmp_path):
