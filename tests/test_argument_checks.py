@@ -139,6 +139,7 @@ async def test_headers_that_cannot_be_sent_are_refused_before_any_post(service, 
 
 SLIPS = ["https://docs.acme.com/", " acme", "acme\n", "\ufeffacme", "\u00a0acme", '"acme"', "'acme"]
 SLIPS += ["\u201cacme\u201d", "", " ", ".", "..", "a\nb", "a\x00", 7]
+SLIPS += ["p # prod", "${{ vars.X }}", "$PROJECT", "<project>", "a b", "p#1"]  # not filled in
 
 
 @pytest.mark.parametrize("value", SLIPS, ids=repr)

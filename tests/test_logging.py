@@ -173,18 +173,6 @@ async def refuse(*_: object, **__: object) -> bool:
     raise StateError("the disk is full")
 
 
-async def test_an_observer_that_fails_has_a_line_with_the_operation(service, caplog):
-    """From the beginning, and later."""
-
-    class Failing:
-        def start(self, operation, attributes):
-            raise RuntimeError("no")
-
-    async with service.session(observer=Failing()) as session:
-        await session.create_job("x")
-    assert field_of(caplog, "the session's observer failed", "operation") == ("create_job",)
-
-
 async def test_fields_of_the_programs_own_records_stay(service, session, caplog):
     """A record factory that sets ``request_id`` breaks no call."""
     caplog.set_level(logging.DEBUG, logger="mintlify_async")

@@ -30,7 +30,7 @@ from mintlify_async import (
 )
 from mintlify_async.jobs.ledger import Claim
 from mintlify_async.model.job_record import Source
-from mintlify_async.storage.sqlite_statements import SQLStore
+from mintlify_async.storage.sql_store import SQLStore
 from mintlify_async.wrong_names import INSTEAD
 
 MODULES = [name for name in INSTEAD if name.startswith("mintlify_async")]
@@ -115,7 +115,7 @@ GONE = {
 GONE_OF = {
     "Answer": "separate whole (separate)",
     "AnswerStyle": "reasoning suggestions tool_result_bytes (reasoning) (suggestions) (tool_result_bytes)",
-    "Conversation": "complete load(last) revision",
+    "Conversation": "clear complete history load(last) reset revision send",
     "DocsIndex": "pages search(criteria) search(near) (database) (pages) (sections)",
     "Fault": "for_connections play",
     "Job": "active archived completed failed nulls",
@@ -139,7 +139,8 @@ GONE_OF = {
         "conversation(keep_messages) conversation(max_characters) conversation(messages) "
         "conversation(thread) run_job(on_change) run_job(until) (check_key_kind) (clock) (fp) "
         "(max_event_bytes) (max_reply_bytes) (on_request) (on_response) (on_retry) (recorder) "
-        "(trust_env)"
+        "(trust_env) (api_key) (max_retries) (stream) (timeout) (idempotency_key) (thread_id) ask(api_key) "
+        "create_job(idempotency_key) run_job(max_retries) conversation(thread_id) with_options(max_retries)"
     ),
     "OpenTelemetryObserver": "(clock)",
     "PollPolicy": (
@@ -277,7 +278,7 @@ def test_a_missing_attribute(owner, name):
         with pytest.raises(AttributeError) as missing:
             getattr(instance, bare)
         assert says(missing.value, INSTEAD[owner][name])
-        assert missing.value.name == bare
+        assert (missing.value.name, missing.value.obj) == (bare, instance)
     assert things
 
 

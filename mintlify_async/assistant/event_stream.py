@@ -178,6 +178,8 @@ class MessageStream:
         events_seen: The number of events returned up to now.
         ended: Whether there are no more events.
         earlier_text: The text of the messages that a ``start`` with another id replaced.
+        complete: Whether an end was announced: ``finish``, ``abort``, ``error`` or ``[DONE]``.
+        queue: The data of the events that have arrived and were not returned yet.
     """
 
     def __init__(
@@ -191,7 +193,6 @@ class MessageStream:
         self._texts: list[str] = []
         self._sse_decoder = SSEDecoder()
         self._deltas = DeltaDecoder()
-        self._queue: deque[str] = deque()  # the data of the events that wait
         self._head = b""
         self._size = 0  # size of the body, in bytes
         self._eof = False  # whether no more bytes are read
@@ -200,6 +201,8 @@ class MessageStream:
         self.events_seen = 0
         self.ended = False
         self.earlier_text = ""
+        self.complete = False
+        self.queue: deque[str] = deque()
 
     # Input ------------------------------------------------------------------------------------
 
@@ -214,22 +217,23 @@ class MessageStream:
             secret: The API key. No error may show it, even if the answer repeats it.
         """
         self._finder.secret = secret
-        id, key = map(headers.get, thread_headers)
-        if id or key:
-            self._finder.note(4, id, key)
+        self._finder.look_in_headers(headers, thread_headers)
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes of the body. Bytes after the end, or over the limit, are ignored."""
         if self._eof or self.ended:
             return
-        if not self._sse_decoder.data_seen:
+        decoder = self._sse_decoder
+        if not decoder.data_seen:
             # Kept for an excerpt, if the body is no event stream.
             self._head += data[: _HEAD_BYTES - len(self._head)]
         self._size += len(data)
-        if (excess := self._size - MAX_REPLY_BYTES) > 0:
-            data = data[:-excess]
-        self._queue.extend(self._sse_decoder.feed(data))
-        self._eof = excess > 0 or self._sse_decoder.too_large
+        if self._size > MAX_REPLY_BYTES:
+            data = data[: MAX_REPLY_BYTES - self._size]
+            self._eof = True
+        self.queue.extend(decoder.feed(data))
+        if decoder.too_large:
+            self._eof = True
 
     def feed_eof(self, cause: Exception | None = None) -> None:
         """End the body. *cause* is the error that interrupted it, or None if it ended properly."""
@@ -239,7 +243,7 @@ class MessageStream:
         self._cause = cause
         last = self._sse_decoder.close()
         if last is not None and _is_complete(last):  # no blank line followed the event
-            self._queue.append(last)
+            self.queue.append(last)
 
     # Output -----------------------------------------------------------------------------------
 
@@ -253,8 +257,11 @@ class MessageStream:
             StreamInterruptedError: The body ended before the end of the answer.
             UnexpectedResponseError: The body is not an event stream.
         """
-        while self._queue:
-            event = self.next_delta() or self._take(self._queue.popleft())
+        while self.queue:
+            delta = self.next_delta()
+            if delta is not None:
+                return delta
+            event = self._take(self.queue.popleft())
             if event is None:
                 continue
             if not isinstance(event, StreamError):
@@ -268,16 +275,16 @@ class MessageStream:
 
     def next_delta(self) -> TextDelta | ReasoningDelta | None:
         """Return the next event if it has arrived and is a delta of the usual shape, else None."""
-        if not self._queue:
+        if not self.queue:
             return None
-        delta = self._deltas.plain_delta(self._queue[0])
+        delta = self._deltas.plain_delta(self.queue[0])
         if delta is None:
             return None
         try:
             self._builder.add_delta(delta)
         except StreamError:
             return None  # next_event() raises this error
-        self._queue.popleft()
+        self.queue.popleft()
         self.events_seen += 1
         if self._text is not None:
             self._note_text(delta)
@@ -291,6 +298,7 @@ class MessageStream:
         try:
             if data == DONE:
                 self._ends[DONE] = None
+                self.complete = True
                 return None
             if not data.strip(" \t\r\n"):
                 return None  # a proxy's heartbeat without content
@@ -326,10 +334,11 @@ class MessageStream:
         if isinstance(event, ErrorEvent):
             event = evolve(event, error_text=self._finder.mask(event.error_text))
             if not self.complete:
-                self._queue.clear()  # no event follows; the next step raises the error
+                self.queue.clear()  # no event follows; the next step raises the error
                 self._eof = True
         if isinstance(event, _ENDS):
             self._ends[event.type] = event
+            self.complete = True
         return event
 
     def _at_rest(self) -> None:
@@ -353,7 +362,7 @@ class MessageStream:
 
     def _end(self) -> None:
         self.ended = True
-        self._queue.clear()
+        self.queue.clear()
 
     # Failing ----------------------------------------------------------------------------------
 
@@ -405,16 +414,6 @@ class MessageStream:
         )
 
     # State ------------------------------------------------------------------------------------
-
-    @property
-    def has_queued(self) -> bool:
-        """Whether events have arrived that were not returned yet."""
-        return bool(self._queue)
-
-    @property
-    def complete(self) -> bool:
-        """Whether an end was announced: ``finish``, ``abort``, ``error`` or ``[DONE]``."""
-        return bool(self._ends)
 
     @property
     def finish_seen(self) -> bool:

@@ -79,12 +79,14 @@ class SSEDecoder:
         if self._line_bytes or self._data:  # the rest of an event
             first, end, text = text.partition("\n\n")
             events += self._add_lines(first + end)
+            if self.too_large:
+                return events
         line, _, rest = text.partition("\n")
-        if rest == "\n" and line.startswith("data: ") and not self.too_large:  # nearly all live reads
+        if rest == "\n" and line.startswith("data: "):  # nearly all live reads
             self.data_seen = True
             return [*events, line[6:]]
         whole, end, rest = text.rpartition("\n\n")
-        if whole.startswith("data: ") and not self.too_large:
+        if whole.startswith("data: "):
             each = whole[6:].split("\n\ndata: ")
             if whole.count("\n") == 2 * len(each) - 2:  # nearly all events are one line
                 self.data_seen = True

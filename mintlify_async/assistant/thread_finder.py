@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from ..argument_checks import copying_slip
@@ -38,6 +39,12 @@ class ThreadFinder:
         top_id, inner_id = content.get("threadId"), inside.get("threadId")
         self.note(place, top_id, content.get("threadKey"), inner_id)
         self.note(place + 1, inner_id, inside.get("threadKey"), top_id)
+
+    def look_in_headers(self, headers: Mapping[str, str], names: tuple[str, str]) -> None:
+        """Record the thread in *headers*. *names* are the names of the headers with its id and its key."""
+        id, key = map(headers.get, names)
+        if id or key:
+            self.note(4, id, key)
 
     def note(self, place: int, id: object, key: object, other_id: object = None) -> None:
         """Record the *id* and the *key* of one place. *other_id* is the id in the place next to it."""

@@ -9,16 +9,14 @@ from ..errors import (
     APIConnectionError,
     AuthenticationError,
     ConfigurationError,
-    JobFailedError,
     JobTimeoutError,
-    MintlifyError,
     NotFoundError,
     OutcomeUnknownError,
     PermissionDeniedError,
     StreamError,
 )
-from .exit_status import GAVE_UP, JOB_FAILED, TROUBLE, UNKNOWN, USAGE
-from .terminal import OutputError, Terminal
+from .exit_status import exit_status_of
+from .terminal import Terminal
 
 
 class UsageError(Exception):
@@ -90,24 +88,7 @@ def explain(error: Exception, terminal: Terminal) -> int:
         terminal.error(line)
     if advice := _advice(error):
         terminal.note(advice)
-    return _exit_status(error)
-
-
-def _exit_status(error: Exception) -> int:
-    """Return the exit status of a command that ends with *error*."""
-    match error:
-        case JobFailedError():
-            return JOB_FAILED
-        case JobTimeoutError():
-            return GAVE_UP
-        case OutcomeUnknownError():
-            return UNKNOWN
-        case OutputError():
-            return TROUBLE
-        case MintlifyError() if not isinstance(error, ConfigurationError):
-            return TROUBLE
-        case _:  # a setting, an argument, or a file that cannot be read or written
-            return USAGE
+    return exit_status_of(error)
 
 
 def message_of(error: Exception, source: str = "") -> str:

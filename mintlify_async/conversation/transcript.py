@@ -17,7 +17,7 @@ from ..argument_checks import check_name
 from ..errors import ConfigurationError, StateError, printable
 from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.tasks import compute
-from ..storage.sqlite_statements import SQLStore
+from ..storage.sql_store import SQLStore
 from ..storage.store import Store, new_version
 from .history import History, TurnQuestion
 from .records import (

@@ -130,7 +130,8 @@ class LiveResponse:
         if events != self._events or (events and grace is None and self._timeouts.comments_are_activity):
             self._since = now
         self._events = events
-        self.at = min(self._since + self._silence[1], self._total_at)
+        at, total_at = self._since + self._silence[1], self._total_at
+        self.at = at if at < total_at else total_at  # min() takes 800 of 165,000 instructions of an event
         if self.at < self._streams.due:
             self._streams.watch(self)
 

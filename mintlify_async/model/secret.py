@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeVar, cast
 
-__all__ = ["MASK"]
+__all__ = ["MASK", "mask_service_keys"]
 
 T = TypeVar("T")
 
@@ -184,3 +184,12 @@ def mask_text(text: str, key: str | None = None) -> str:
 
 def _masked_key(match: re.Match[str]) -> str:
     return f"{match[1]}{match['quote'] or ''}{MASK}"
+
+
+# A key starts a word. After a JSON escape such as \\n, the letter n is not part of the word.
+_SERVICE_KEY: Final = re.compile(r"(?:\b|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4}))mint_[A-Za-z0-9_-]{8,}")
+
+
+def mask_service_keys(text: str) -> str:
+    """Return *text* with every key of the service masked, whether it is known here or not."""
+    return _SERVICE_KEY.sub(f"mint_{MASK}", text) if "mint_" in text else text

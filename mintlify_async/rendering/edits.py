@@ -10,7 +10,7 @@ import asyncio
 import math
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -62,8 +62,8 @@ class Received(Protocol):
         ...
 
     @property
-    def has_queued(self) -> bool:
-        """Whether events have arrived that were not returned yet."""
+    def queue(self) -> Collection[str]:
+        """The events that have arrived and were not returned yet."""
         ...
 
 
@@ -229,7 +229,7 @@ class Edits:
     def _may_have_arrived(self) -> bool:
         """Return whether to read on before an edit. A slow consumer also makes the text seem to pause."""
         now = asyncio.get_running_loop().time()
-        return not self._over and (not self._due <= now < self._pause_at or self._received().has_queued)
+        return not self._over and (not self._due <= now < self._pause_at or bool(self._received().queue))
 
     async def _read_piece(self) -> None:
         """Wait for the next piece of text."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..runtime import clock
-from .sqlite_statements import TABLES, SQLStore
+from .sql_store import TABLES, SQLStore
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 from ..argument_checks import EXITING, is_exiting
 from ..errors import StateError, printable
 from ..runtime.logs import logged_if_slow
-from .sqlite_statements import TABLES
+from .sql_store import TABLES
 from .store import unknown_version
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from ..argument_checks import check_path
 from ..errors import ConfigurationError
 from ..runtime import clock
-from .sqlite_statements import SQLStore
+from .sql_store import SQLStore
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -1,6 +1,6 @@
 """The documentation service on this machine: an HTTP server that responds, plays faults, and records.
 
-:mod:`mintlify_async.testing.local_operations` makes the responses. This file listens and sends.
+:mod:`mintlify_async.testing.local_responses` makes the responses. This file listens and sends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .customers import Customer
 from .docs_index import DocsIndex
 from .http_answer import Answer, let_client_read, merge_headers
 from .local_jobs import JobLife, LocalJobs
-from .local_operations import Operations, find_operation
+from .local_responses import Operations, find_operation
 from .rate_limits import Limits
 from .replay import Played, replay_rules
 from .request_log import RecordedRequest, RequestLog

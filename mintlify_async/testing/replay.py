@@ -18,7 +18,7 @@ from ..errors import ConfigurationError
 from ..model.strict_json import as_object
 from .connection_faults import Fault
 from .http_answer import Answer, Pause, Piece
-from .local_operations import find_operation
+from .local_responses import find_operation
 from .raw_connection import Ending, framed, head
 from .recorder import CONVERTER, RECORDING_VERSION, Exchange
 from .scripted_responses import Rule

@@ -28,14 +28,27 @@ ASK, CREATE = ["ask", "Hm?"], ["job", "create", "Fix"]
         (ASK, {"MINTLIFY_ASSISTANT_API_KEY": "' quoted'"}, 2, "MINTLIFY_ASSISTANT_API_KEY"),
         (ASK, {"MINTLIFY_BASE_URL": NOTHING}, 1, "mintlify-async doctor"),
         (ASK, {"MINTLIFY_BASE_URL": "ftp://x"}, 2, "MINTLIFY_BASE_URL"),
-        (ASK, {"MINTLIFY_DOMAIN": "https://docs.example"}, 2, "MINTLIFY_DOMAIN"),
-        ([*ASK, "--domain", "a/b"], {}, 2, "--domain"),
-        ([*ASK, "--domain", "other"], {}, 1, "404"),
+        (ASK, {"MINTLIFY_ASSISTANT_API_KEY": " "}, 2, "MINTLIFY_ASSISTANT_API_KEY is empty"),
+        (ASK, {"MINTLIFY_DOMAIN": "a/b"}, 2, "MINTLIFY_DOMAIN is a URL or a path"),
+        ([*ASK, "--domain", "a/b"], {}, 2, "mintlify-async: --domain is a URL or a path"),
+        ([*ASK, "--domain", "nosuch"], {}, 1, "check --domain or MINTLIFY_DOMAIN)"),
+        (ASK, {"MINTLIFY_BASE_URL": " "}, 2, "MINTLIFY_BASE_URL is blank: unset it for"),
+        (ASK, {"MINTLIFY_PROXY": "socks5://u:geheim@x"}, 2, "MINTLIFY_PROXY must be a URL"),
+        ([*ASK, "--proxy", "nowhere"], {}, 2, "mintlify-async: --proxy must be a URL"),
+        ([*ASK, "--path", "x" * 201], {}, 2, "mintlify-async: --path must be a string of at most 200"),
+        (["job", "show", "job_404"], {}, 1, "check the job's id and --project or MINTLIFY_PROJECT_ID)"),
+        (["job", "show", "mintlify-job:cut"], {}, 2, "mintlify-async: REF"),
+        (CREATE, {"MINTLIFY_ADMIN_API_KEY": "mint_dsc_0"}, 2, "MINTLIFY_ADMIN_API_KEY holds an assistant"),
+        (
+            CREATE,
+            {"MINTLIFY_ADMIN_API_KEY": None, "MINTLIFY_API_KEY": "mint_dsc_0"},
+            2,
+            "MINTLIFY_ADMIN_API_KEY is missing: agent jobs need the admin key; MINTLIFY_API_KEY holds",
+        ),
         ([*ASK, "--domain", ""], {}, 2, "--domain"),
         ([*ASK, "--fp", " "], {}, 2, "--fp"),
         (["ask", " \n"], {}, 2, "question"),
         (["ask", "-", "--code", "-"], {}, 2, "standard input"),
-        ([*ASK, "--path", "x" * 201], {}, 2, "--path"),
         ([*ASK, "--results", "0"], {}, 2, "--results"),
         ([*ASK, "--timeout", "nan"], {}, 2, "--timeout"),
         ([*ASK, "--code", "no-such-file"], {}, 2, "no-such-file"),
@@ -45,9 +58,7 @@ ASK, CREATE = ["ask", "Hm?"], ["job", "create", "Fix"]
         ([*ASK, "--thread", "no-such-file"], {}, 2, "--save no-such-file"),
         (["job", "send", "job_1", "  "], {}, 2, "prompt"),
         (["job", "show", "job_1"], {"MINTLIFY_PROJECT_ID": None}, 2, "--project"),
-        (["job", "show", "mintlify-job:cut"], {}, 2, "REF"),
         (["job", "show", ".."], {}, 2, "REF"),
-        (["job", "show", "job_404"], {}, 1, "404"),
         ([*CREATE, "--project", "other"], {}, 1, "404"),
         ([*CREATE, "--dedupe-key", "k"], {}, 2, "--ledger"),
         ([*CREATE, "--dedupe-key", "k", "--ledger", "git:origin"], {}, 2, "--ledger"),
@@ -72,14 +83,24 @@ ASK, CREATE = ["ask", "Hm?"], ["job", "create", "Fix"]
     ],
 )
 async def test_a_mistake_has_its_status_and_names_the_place(service, arguments, env, status, says):
-    """One or two lines on standard error without a traceback or a key, nothing on standard output."""
+    """One or two lines on standard error, nothing on standard output.
+
+    They have no traceback, no key, no password of a proxy and no argument of a Python function. The first
+    line names each flag and variable once.
+    """
     ended = await run(*arguments, service=service, **env)
     assert (ended.status, ended.out) == (status, ""), ended.err
     assert says in ended.err
     if "usage" not in ended.err:
         assert len(ended.err.strip().splitlines()) <= 2, ended.err
+        line = ended.err.splitlines()[0]
+        for name in ("domain=", "project_id", "base_url", "_key", "Assumptions", "current_path", "geheim"):
+            assert name not in line
+        words = line.replace(",", " ").replace(":", " ").split()
+        ours = [word for word in words if word.startswith(("MINTLIFY_", "--"))]
+        assert len(ours) == len(set(ours))
     keys = [value for name, value in child_environment(service, **env).items() if "API_KEY" in name]
-    assert not [key for key in keys if key in ended.err]
+    assert not [key for key in keys if key.strip() and key in ended.err]
 
 
 @pytest.mark.parametrize(

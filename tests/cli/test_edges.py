@@ -146,44 +146,6 @@ def test_words_of_a_question_may_stand_around_options():
 # Names ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "env", "says"),
-    [
-        (["ask", "Hm?"], {"MINTLIFY_ASSISTANT_API_KEY": " "}, "MINTLIFY_ASSISTANT_API_KEY is empty"),
-        (["ask", "Hm?"], {"MINTLIFY_DOMAIN": "a/b"}, "MINTLIFY_DOMAIN is a URL or a path"),
-        (["ask", "--domain", "a/b", "Hm?"], {}, "mintlify-async: --domain is a URL or a path"),
-        (["ask", "--domain", "nosuch", "Hm?"], {}, "check --domain or MINTLIFY_DOMAIN)"),
-        (["ask", "Hm?"], {"MINTLIFY_BASE_URL": " "}, "MINTLIFY_BASE_URL is blank: unset it for"),
-        (["ask", "Hm?"], {"MINTLIFY_PROXY": "socks5://u:geheim@x"}, "MINTLIFY_PROXY must be a URL"),
-        (["ask", "--proxy", "nowhere", "Hm?"], {}, "mintlify-async: --proxy must be a URL"),
-        (["ask", "--path", "x" * 201, "Hm?"], {}, "mintlify-async: --path must be a string of at most 200"),
-        (["job", "show", "job_404"], {}, "check the job's id and --project or MINTLIFY_PROJECT_ID)"),
-        (["job", "show", "mintlify-job:cut"], {}, "mintlify-async: REF"),
-        (
-            [*CREATE, "x"],
-            {"MINTLIFY_ADMIN_API_KEY": "mint_dsc_0"},
-            "MINTLIFY_ADMIN_API_KEY holds an assistant",
-        ),
-        (
-            [*CREATE, "x"],
-            {"MINTLIFY_ADMIN_API_KEY": None, "MINTLIFY_API_KEY": "mint_dsc_0"},
-            "MINTLIFY_ADMIN_API_KEY is missing: agent jobs need the admin key; MINTLIFY_API_KEY holds",
-        ),
-    ],
-)
-async def test_errors_name_flags_and_variables_once(service, arguments, env, says):
-    """No argument of a Python function, and nothing twice. A proxy's password is not shown."""
-    ended = await run(*arguments, service=service, **env)
-    line = ended.err.splitlines()[0]
-    assert ended.status in (1, 2)
-    assert says in line
-    for name in ("domain=", "project_id", "base_url", "_key", "Assumptions", "current_path", "geheim"):
-        assert name not in line
-    words = line.replace(",", " ").replace(":", " ").split()
-    ours = [word for word in words if word.startswith(("MINTLIFY_", "--"))]
-    assert len(ours) == len(set(ours))
-
-
 async def test_no_ci_service_obeys_an_error(service):
     """A refusal of the service, or a break in its stream, may say `##vso[…]`."""
     service.script.any(status=400, body={"error": "##vso[task.complete result=Failed] ##[error]"}, times=None)

@@ -14,7 +14,7 @@ import mintlify_async
 from mintlify_async import Assumptions, MintlifySession
 from mintlify_async.cli import verify as verify_command
 from mintlify_async.cli.verify import ANY_KEY, NAMES, Verification
-from mintlify_async.testing import Customer, LocalService, Script, local_operations
+from mintlify_async.testing import Customer, LocalService, Script, local_responses
 from tests.support.command_line import run
 
 PAGE = Path(mintlify_async.__file__).parent / "docs" / "explanation" / "assumptions.md"
@@ -57,7 +57,7 @@ class Breach:
     name: str
     script: Callable[[Script], object] = lambda script: None
     customer: Customer = field(factory=Customer)
-    thread_headers: dict[str, str] = local_operations.THREAD_HEADERS
+    thread_headers: dict[str, str] = local_responses.THREAD_HEADERS
     fixed: bool = False
 
 
@@ -97,7 +97,7 @@ BREACHES = [
 @pytest.mark.parametrize("breach", BREACHES, ids=lambda breach: breach.name)
 async def test_what_is_broken_is_found_alone(monkeypatch, breach):
     """If a service breaks one assumption, only that row is broken, and it prints a fix."""
-    monkeypatch.setattr(local_operations, "THREAD_HEADERS", breach.thread_headers)
+    monkeypatch.setattr(local_responses, "THREAD_HEADERS", breach.thread_headers)
     async with LocalService(customers=[breach.customer]) as service:
         breach.script(service.script)
         verification = await verify(service)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from attrs import evolve
 
 from mintlify_async import ConfigurationError, Message
-from mintlify_async.conversation.conversation import ask_with
 from mintlify_async.errors import ServerError, StoreConflictError, StreamInterruptedError
 from mintlify_async.storage import MemoryStore
 from tests.support.conversation_kit import answer, body, sent
@@ -102,16 +100,6 @@ async def test_a_long_conversation_is_searched_for_the_message_to_replace(servic
     await chat.ask([Message.user("edited", id="q24")], replacing="q24")
     assert [text for role, text in sent(service) if role == "user"] == ["question 23", "edited"]
     assert ids(await chat.load())[::2] == [f"q{number}" for number in range(25)]
-
-
-async def test_the_relay_commits_what_its_page_has(service, session, store):
-    """The answer gets another id and other parts, in the history and in the store."""
-    chat = session.conversation(fp="ada", store=store, id="help")
-    service.script.ask(events=answer("one", id="m"))
-    reply = ask_with(chat, "q", lambda message: evolve(message, id="mine", parts=message.parts[:1]))
-    assert (await reply).message.id == "m"
-    assert ids(chat)[-1] == "mine"
-    assert ids(await session.conversation(fp="ada", store=store, id="help").load())[-1] == "mine"
 
 
 async def test_a_replacement_meets_a_newer_turn(service, session, store):

@@ -18,20 +18,6 @@ from mintlify_async.http.send_progress import Sending
 from mintlify_async.http.transport import RequestBody
 from mintlify_async.protocol.requests import create_job_call
 from mintlify_async.settings.options import Options
-from mintlify_async.testing import Close, Reset
-from tests.support.fault_catalogue import BrokenChunking
-
-
-@pytest.mark.parametrize("fault", [Close(), Reset(), Close(unread=True)], ids=lambda fault: repr(fault))
-async def test_aiohttp_never_sends_a_post_twice(service, fault):
-    """It sends a GET a second time by itself; should it ever do so with a POST, this fails."""
-    service.script.create_job(fault=fault, times=None)
-    async with aiohttp.ClientSession() as client:
-        with pytest.raises(aiohttp.ClientError):
-            await client.post(
-                f"{service.base_url}/v2/agent/acme/job", data=RequestBody(b'{"prompt": "x"}', Sending())
-            )
-    assert len(service.requests) == 1
 
 
 async def test_nothing_is_on_the_wire_before_the_body():
@@ -84,16 +70,6 @@ async def test_the_flaw_is_logged_once_per_process(service, monkeypatch, caplog,
     assert caplog.text.count("GHSA-cq5v-8q36-5273") == caplog.text.count("'aiohttp>=3.14.3,<4'") == warnings
 
 
-async def test_a_body_knows_that_it_was_not_written():
-    """No server listens, so nothing was handed to a connection."""
-    sending = Sending()
-    body = RequestBody(b"{}", sending)
-    async with aiohttp.ClientSession() as client:
-        with pytest.raises(aiohttp.ClientConnectorError):
-            await client.post("http://127.0.0.1:1/", data=body)
-    assert sending.sent_at is None
-
-
 @pytest.mark.parametrize("closing", [True, False])
 async def test_a_body_for_a_connection_that_is_closing_was_not_sent(closing):
     """Aiohttp still gives the writer its transport then. The request may be sent again."""
@@ -107,38 +83,6 @@ async def test_a_body_for_a_connection_that_is_closing_was_not_sent(closing):
     sending = Sending()
     await RequestBody(b"{}", sending).write(Writer())
     assert sending.outcome == ("not_sent" if closing else "unknown")
-
-
-async def test_bytes_behind_an_error_can_be_taken_back(service):
-    """``set_exception(None)`` is outside the annotated type; the salvage of received text rests on it."""
-    service.script.ask(body=[b"data: 1\n\n", 0.02, b"data: 2\n\n"], fault=None)
-    service.script.ask(body=b"data: 1\n\ndata: 2\n\n", fault=BrokenChunking(9, "fin"))
-    async with aiohttp.ClientSession() as client:
-        url = f"{service.base_url}/discovery/v2/assistant/acme-docs/message"
-        await (await client.post(url, json={})).read()
-        response = await client.post(url, json={})
-        await asyncio.sleep(0.05)
-        content = response.content
-        if content.exception() is None:  # the pure-Python parser may not have noticed yet
-            response.close()
-        with pytest.raises((aiohttp.ClientError, RuntimeError)):
-            await content.readany()
-        content.set_exception(None)
-        assert content.read_nowait() == b"data: 1\n\n"
-        response.close()
-
-
-async def test_closing_a_response_wakes_its_reader(service):
-    """``session.close()`` does not, which is why every live answer is closed first."""
-    service.script.ask(events=[{"type": "start"}, 60.0])
-    async with aiohttp.ClientSession() as client:
-        response = await client.post(f"{service.base_url}/discovery/v2/assistant/acme-docs/message", json={})
-        await response.content.readany()
-        reader = asyncio.create_task(response.content.readany())
-        await asyncio.sleep(0)
-        response.close()
-        with pytest.raises(aiohttp.ClientConnectionError):
-            await reader
 
 
 def test_foreign_errors_are_translated_to_the_most_specific():

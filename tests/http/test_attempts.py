@@ -7,7 +7,15 @@ import asyncio
 import anyio
 import pytest
 
-from mintlify_async import Quota, QuotaExceededError, RateLimitError, RetryPolicy, StateError, Timeouts
+from mintlify_async import (
+    Quota,
+    QuotaExceededError,
+    RateLimitError,
+    RetryPolicy,
+    ServerError,
+    StateError,
+    Timeouts,
+)
 
 
 async def test_closing_wakes_who_waits_for_the_quota(service):
@@ -28,6 +36,20 @@ async def test_a_5xx_with_the_rate_limit_headers_of_every_answer_is_retried(serv
     service.script.get_job(status=200, body={"id": "j", "status": "completed"})
     async with service.session(retry=RetryPolicy(base=0)) as session:
         assert (await session.job("j").refresh()).id == "j"
+
+
+async def test_ten_successes_give_one_retry_back(service):
+    """The budget of retries is the session's. It ends a storm, and grows again afterwards."""
+    async with service.session(retry=RetryPolicy(base=0, budget=1)) as session:
+        job = await session.create_job("x")
+        for _ in range(2):
+            service.script.get_job(status=503)
+            await job.refresh()  # the retry is used
+            service.script.get_job(status=503)
+            with pytest.raises(ServerError):
+                await job.refresh()
+            for _ in range(10):
+                await job.refresh()
 
 
 @pytest.mark.parametrize(

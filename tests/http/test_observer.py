@@ -84,6 +84,7 @@ async def test_an_observer_that_fails_harms_nothing(service, caplog, method, fai
             await session.create_job("x")
     failures = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert {record.getMessage() for record in failures} == {"the session's observer failed"}
+    assert {record.operation for record in failures} <= {"create_job", "ask"}
     assert "mine" in caplog.text
 
 

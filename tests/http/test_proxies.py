@@ -152,7 +152,7 @@ REFUSALS = {
     "429 Too Many": 1,
     "400 Bad Request": 1,
     "302 Log in": 3,
-    "502 Bad Gateway": 3,
+    "500 Internal Server Error": 3,
 }
 """What a proxy says, and how often it is asked in all."""
 

@@ -18,6 +18,7 @@ from mintlify_async import (
     MemoryStore,
     OutcomeUnknownError,
     PollPolicy,
+    Quota,
     RateLimitError,
     SQLiteStore,
     StateError,
@@ -257,7 +258,9 @@ async def test_what_people_see_of_open_claims(troubled):
         await send(troubled, Post(), key="free")
     assert await troubled.keys("claims/open/f") == ["claims/open/free"]
     ledger = Ledger(troubled)
-    assert [(claim.key, claim.state) for claim in await ledger.open_claims()] == [("killed", "sending")]
+    [claim] = await ledger.open_claims()
+    assert (claim.key, claim.state) == ("killed", "sending")
+    assert claim.unknown_from - claim.since == pytest.approx(60 + 65, abs=1)
     await asyncio.sleep(125)
     assert [(claim.key, claim.state) for claim in await ledger.open_claims()] == [("killed", "unknown")]
     dead.cancel()
@@ -522,6 +525,17 @@ async def test_a_ledger_that_is_away_for_good_ends_a_wait(troubled, after):
     assert post.count == 0
 
 
+async def test_a_timeout_of_the_ledger_itself_is_told(troubled):
+    """It is not the end of the call's time."""
+
+    async def read(keys):
+        raise TimeoutError("no connection is free")
+
+    troubled.read = read
+    with pytest.raises(TimeoutError, match="no connection is free"):
+        await send(troubled, Post(), timeout=60)
+
+
 async def test_a_task_factory_that_fails_ends_no_watch(troubled):
     """A caller that waits hears of the end all the same, by a later look."""
     loop, left = asyncio.get_running_loop(), 3
@@ -579,11 +593,14 @@ async def test_a_key_is_free_while_a_refused_call_pauses(service, troubled):
 
 @pytest.mark.parametrize(("locked", "posts"), [(1, 2), (30, 1)])
 @pytest.mark.parametrize("headers", [{"Retry-After": "1"}, {"Retry-After": "5"}])
-async def test_a_key_that_is_not_free_in_time_ends_the_retries(service, troubled, headers, locked, posts):
+@pytest.mark.parametrize("quota", [None, Quota(create_job=9, mode="wait")], ids=["no quota", "quota"])
+async def test_a_key_that_is_not_free_in_time_ends_the_retries(
+    service, troubled, headers, locked, posts, quota
+):
     """A ledger that is locked for a moment changes nothing; for longer, the refusal is raised with a note."""
     troubled.trouble = failing("released", locked)
     service.script.create_job(status=429, headers=headers)
-    async with service.session(ledger=troubled) as session:
+    async with service.session(ledger=troubled, quota=quota) as session:
         if posts == 2:
             assert (await session.create_job("Fix it", dedupe_key="k")).id == "job_1"
         else:

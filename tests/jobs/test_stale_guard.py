@@ -601,16 +601,6 @@ def test_a_session_remembers_the_newest_thousand_follow_ups():
     assert [follow_up is not None for follow_up in remembered] == [True, False, True, True]
 
 
-async def test_the_look_after_the_window_is_no_sooner_than_a_second():
-    """A look half a second before the window ends is not followed by another one half a second later."""
-    agent = FakeAgent(in_turn(FIRST))
-    turn = await (await ended(agent)).send("Again")
-    await asyncio.sleep(59.5)
-    agent.looks.clear()
-    await turn
-    assert agent.looks == [59.5, 60.5]
-
-
 @pytest.mark.parametrize("delays", [(1.0, 2.0), (2.0, 1.0)])
 @pytest.mark.parametrize("refusals", [0, 1, 2])
 async def test_two_follow_ups_at_once(delays, refusals):

@@ -341,13 +341,6 @@ async def test_a_handler_without_an_annotation_returns_a_handle(session):
         assert content["ref"] == str(handle.ref)
 
 
-@pytest.mark.real
-async def test_half_a_character_is_replaced_without_an_annotation():
-    """A response is UTF-8, which cannot express a half."""
-    message = Message(id="m", role="user", parts=[TextPart(text="a\ud83d")])
-    assert (await bodies(message))[0]["parts"][0]["text"] == "a\ufffd"
-
-
 @pytest.mark.parametrize("value", [JOB, REF, MESSAGE, ANSWER], ids=lambda one: type(one).__name__)
 async def test_a_value_is_no_sequence(value):
     """``dict(value)`` reads it by names. A loop, a list and ``in`` are errors as before."""

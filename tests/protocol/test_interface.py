@@ -10,41 +10,14 @@ from typing import Any
 
 import pytest
 
-from mintlify_async import Assumptions, ConfigurationError, Quota, Thread
+from mintlify_async import ConfigurationError, Quota, Thread
 from mintlify_async.model.job_record import Job, JobStatus
-from mintlify_async.protocol.requests import (
-    ask_call,
-    create_job_call,
-    get_job_call,
-    send_message_call,
-)
-from mintlify_async.settings.options import Options
 from tests.support.secret_guard import Keys
 
 KEYS = Keys()
 RECORD = {"id": "j", "status": "active"}
 MESSAGE = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
 EMOJI = "\U0001f600"
-
-OPERATIONS = {
-    "4.1": (create_job_call(Options(project_id="p"), "x"), "POST", "/v2/agent/p/job", "admin"),
-    "4.2": (send_message_call(Options(), "p", "j", "x"), "POST", "/v2/agent/p/job/j/message", "admin"),
-    "4.3": (
-        ask_call(Options(domain="d"), "x", {}),
-        "POST",
-        "/discovery/v2/assistant/d/message",
-        "assistant",
-    ),
-    "4.4": (get_job_call(Options(), "p", "j"), "GET", "/v2/agent/p/job/j", "admin"),
-}
-
-
-@pytest.mark.parametrize("section", OPERATIONS)
-def test_each_operation_has_its_method_path_and_key(section):
-    """Sections 4 and 5."""
-    call, method, path, key = OPERATIONS[section]
-    assert (call.operation.method, call.path, call.operation.key) == (method, path, key)
-    assert (call.body is None) is (method == "GET")
 
 
 async def test_each_operation_on_the_wire(service):
@@ -229,11 +202,6 @@ async def test_the_thread_comes_with_finish(service):
         await session.ask("y", thread=answer.thread)
     assert "threadId" not in service.requests[0].json
     assert service.requests[1].json["threadId"] == "t"
-
-
-def test_the_kinds_of_keys():
-    """Section 5: two kinds, each told by its prefix."""
-    assert [Assumptions().kind_of_key(key) for key in (KEYS.admin, KEYS.assistant)] == ["admin", "assistant"]
 
 
 async def test_the_limits_of_use(service):

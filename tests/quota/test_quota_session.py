@@ -17,7 +17,6 @@ from mintlify_async import (
     Quota,
     QuotaExceededError,
     RateLimitError,
-    StateError,
     Timeouts,
 )
 from mintlify_async.quota.quota import QuotaScope
@@ -126,24 +125,6 @@ async def test_unblock_by_operation(service: LocalService):
             job.cancel()
         with pytest.raises(ConfigurationError):
             await session.unblock("get_job")  # type: ignore[arg-type]
-
-
-class AwayStore(MemoryStore):
-    """Answers until a 429 is to be noted."""
-
-    async def read(self, keys: Any) -> Any:
-        raise StateError("the store is away")
-
-
-async def test_a_refusal_that_cannot_be_noted_is_still_the_refusal(
-    service: LocalService, caplog: pytest.LogCaptureFixture
-):
-    """The caller gets the service's error, not the store's."""
-    service.script.create_job(status=429, headers={"Retry-After": "300"}, times=1)
-    async with service.session(quota=Quota(store=AwayStore())) as session:
-        with pytest.raises(RateLimitError):
-            await session.create_job("Fix it")
-    assert "could not be recorded" in caplog.text
 
 
 async def test_each_site_has_a_count_of_its_own(service):

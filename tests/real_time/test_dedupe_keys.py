@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 import time
 from contextlib import asynccontextmanager
 
@@ -22,7 +21,6 @@ from mintlify_async import (
     MintlifySession,
     OutcomeUnknownError,
     Quota,
-    QuotaExceededError,
     SQLiteStore,
     StateError,
 )
@@ -303,65 +301,6 @@ async def test_two_sessions_share_one_key_and_one_slot(service, mode):
 
 
 # Limits in time ----------------------------------------------------------------------------------------
-
-
-class Locked:
-    """Locks a SQLite file as another program does."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __enter__(self):
-        self.connection = sqlite3.connect(self.path, isolation_level=None)
-        self.connection.execute("BEGIN EXCLUSIVE")
-
-    def __exit__(self, *_):
-        self.connection.close()
-
-
-@pytest.mark.parametrize("step", ["quota", "look", "claim", "record"])
-async def test_a_locked_file_does_not_hold_a_call_beyond_its_timeout(service, tmp_path, step):
-    """Ledger and quota are in one file: about 1.25 s, wherever the lock begins."""
-    path = tmp_path / "one.db"
-    store = SQLiteStore(path)
-    await store.read(["a/b/c"])
-
-    class LockedAt(SQLiteStore):
-        """Locks the file at the chosen step."""
-
-        async def take(self, *args, **options):
-            return await self.at("quota", super().take(*args, **options))
-
-        async def read(self, keys):
-            return await self.at("look", super().read(keys))
-
-        async def write(self, changes, **options):
-            name = "claim" if any(b'"sending"' in (value or b"") for value in changes.values()) else "record"
-            return await self.at(name, super().write(changes, **options))
-
-        async def at(self, name, work):
-            if name == step and lock is not None and not locks:
-                lock.__enter__()
-                locks.append(1)
-            return await work
-
-    locks, lock = [], Locked(path)
-    store = LockedAt(path)
-    settings = {"ledger": store} | ({"quota": Quota(store=store)} if step == "quota" else {})
-    session = service.session(**settings)
-    began = time.monotonic()
-    try:
-        if step == "record":
-            assert (await session.create_job("x", dedupe_key="k", timeout=1)).id == "job_1"
-        else:
-            with pytest.raises((StateError, QuotaExceededError, APIConnectionError)):
-                await session.create_job("x", dedupe_key="k", timeout=1)
-        assert 0.9 < time.monotonic() - began < 5  # 1.25 s; a locked file holds a step for 10 s
-        assert service.requests.count("create_job") == (step == "record")
-    finally:
-        lock.__exit__()
-    await session.close()
-    await store.close()
 
 
 async def test_a_ledger_that_cannot_be_opened_does_not_hold_the_end(tmp_path, caplog):

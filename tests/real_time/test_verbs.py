@@ -9,7 +9,6 @@ import pytest
 
 from mintlify_async import (
     JobFailedError,
-    Ledger,
     Limit,
     MemoryStore,
     Quota,
@@ -114,27 +113,6 @@ async def test_a_follow_up(service, session, on_active, active):
     assert [service.jobs[job.id].prompts for job in jobs] == [["x", "more"]] * 10
 
 
-async def test_one_job_for_one_key(service, store):
-    """Twenty calls with one ``dedupe_key``, from two sessions, send one POST and get the same job."""
-    async with (
-        service.session(ledger=store, poll=QuickPolls()) as one,
-        service.session(ledger=store, poll=QuickPolls()) as other,
-    ):
-        service.script.create_job(delay=0.05)
-        calls = [session.create_job("x", dedupe_key="page 1") for session in (one, other) * (MANY // 2)]
-        jobs = await asyncio.gather(*calls)
-        records = await asyncio.gather(*jobs)
-        sends = [job.send("more", dedupe_key="follow-up 1") for job in jobs[:2]]
-        turns = await asyncio.gather(*sends)
-        others = await asyncio.gather(*(one.run_job("x", dedupe_key=f"page {n}") for n in range(2, 5)))
-    assert {job.id for job in jobs} == {"job_1"}
-    assert {record.status for record in (*records, *others)} == {"completed"}
-    assert {turn.id for turn in turns} == {"job_1"}
-    assert service.requests.count("create_job") == 4
-    assert service.requests.count("send_message") == 1
-    assert await Ledger(store).open_claims() == []
-
-
 # Questions ---------------------------------------------------------------------------------------
 
 
@@ -219,20 +197,6 @@ async def test_a_thread_is_continued(service, session):
     pairs = await asyncio.gather(*(two() for _ in range(MANY)))
     assert all(first == second for first, second in pairs)
     assert len({first for first, _ in pairs}) == MANY
-
-
-@pytest.mark.filterwarnings("ignore:a MintlifySession made at:ResourceWarning")
-@pytest.mark.parametrize("reading", READINGS)
-async def test_a_session_that_nobody_keeps(service, reading):
-    """``await MintlifySession().ask(…)``: the answer is complete, although nothing refers to the session."""
-    service.script.ask(events=slowly(), times=None)
-    texts = await asyncio.gather(*(READINGS[reading](service.session().ask("x")) for _ in range(MANY)))
-    assert {text.strip() for text in texts} == {"Press the button."}
-    chat = await service.session().conversation().ask("x")
-    assert chat.text.strip() == "Press the button."
-    assert (await service.session(poll=QuickPolls()).run_job("x")).status == "completed"
-    gc.collect()
-    await asyncio.sleep(0.01)
 
 
 # Conversations -----------------------------------------------------------------------------------

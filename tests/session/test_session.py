@@ -155,18 +155,6 @@ async def test_use_after_close_is_a_clear_error(service):
     assert session.closed
 
 
-async def test_close_wakes_waiters(service):
-    """A waiter of a job ends at once, not at its timeout."""
-    service.script.job("active")
-    session = service.session()
-    job = await session.create_job("x")
-    waiter = asyncio.create_task(job.wait(timeout=None))
-    await asyncio.sleep(0.1)  # it sleeps until its next look
-    await session.close()
-    with pytest.raises(StateError, match="closed"):
-        await waiter
-
-
 READINGS = {
     "await": lambda session: session.ask("How do I log in?").run(),
     "a block": lambda session: all_of(session.ask("How do I log in?")),

@@ -9,18 +9,6 @@ import pytest
 
 from mintlify_async import ConfigurationError, MintlifySession, StateError, as_completed, wait_all
 
-SESSION = ["api_key", "max_retries", "stream", "timeout", "idempotency_key", "thread_id"]
-
-
-@pytest.mark.parametrize("name", SESSION)
-def test_the_session_names_the_argument_to_write(name):
-    with pytest.raises(ConfigurationError, match=f"{name}=:") as caught:
-        MintlifySession(**{name: "mint_secret", "admin_key": "mint_secret"})
-    assert caught.value.field == name
-    own = [frame.f_locals for frame, _ in traceback.walk_tb(caught.value.__traceback__)][1:]
-    assert own
-    assert "mint_secret" not in repr(own)
-
 
 def test_a_subclass_may_have_an_argument_of_that_name():
     class Ours(MintlifySession):
@@ -28,23 +16,6 @@ def test_a_subclass_may_have_an_argument_of_that_name():
             super().__init__(admin_key=api_key)
 
     assert not Ours(api_key="mint_0123456789").closed
-
-
-VERBS = {"ask": "api_key", "create_job": "idempotency_key", "run_job": "max_retries"}
-
-
-@pytest.mark.parametrize(("verb", "name"), [*VERBS.items(), ("conversation", "thread_id")])
-async def test_a_verb_names_the_argument_to_write(service, session, verb, name):
-    first = () if verb == "conversation" else ("a question",)
-    with pytest.raises(ConfigurationError) as caught:
-        await getattr(session, verb)(*first, **{name: "x"})
-    assert caught.value.field == name
-    assert not service.requests
-
-
-def test_with_options_names_the_argument_to_write(bare):
-    with pytest.raises(ConfigurationError, match="max_retries=: write retry=RetryPolicy"):
-        MintlifySession().with_options(max_retries=3)
 
 
 @pytest.mark.parametrize("name", ["proxy", "admin_key", "assistant_key"])
@@ -66,23 +37,6 @@ async def test_with_options_of_a_closed_session_shows_no_secret(session, name):
     own = [frame.f_locals for frame, _ in traceback.walk_tb(caught.value.__traceback__)][1:]
     assert own
     assert "mint_secret" not in repr(own)
-
-
-@pytest.mark.parametrize(
-    ("name", "new"),
-    [
-        ("history", "chat.messages"),
-        ("send", "chat.ask"),
-        ("clear", "chat.delete()"),
-        ("reset", "chat.delete()"),
-    ],
-)
-async def test_a_chat_of_another_library_is_answered(session, name, new):
-    """The names that chats have elsewhere are an AttributeError that says what to write."""
-    chat = session.conversation(fp="u")
-    with pytest.raises(AttributeError) as missing:
-        getattr(chat, name)
-    assert new in str(missing.value)
 
 
 async def test_other_names_are_pythons_own_error(session):

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import traceback
 
-import aiohttp
 import pytest
 
 from mintlify_async import Assumptions, ConfigurationError, Message, MintlifySession, RetryPolicy, Thread
@@ -180,37 +179,6 @@ def test_a_traceback_shows_an_object_whose_making_failed(what):
         REFUSED[what]()
     seen = [one for frame, _ in traceback.walk_tb(caught.tb) for one in list(frame.f_locals.values())]
     assert all(isinstance(repr(one), str) for one in seen)
-
-
-@pytest.mark.parametrize("value", ["p # prod", "${{ vars.X }}", "$PROJECT", "<project>", "a b", "p#1"])
-@pytest.mark.parametrize("name", ["project_id", "domain"])
-def test_an_identifier_that_was_not_filled_in_is_refused(name, value):
-    """A comment of an env file, or a variable that nothing has replaced, would only be answered with 404."""
-    with pytest.raises(ConfigurationError, match="contains") as caught:
-        MintlifySession(**{name: value})
-    assert caught.value.field == name
-
-
-class OtherClient:
-    """A client of another library, such as httpx."""
-
-    def request(self, *args):
-        raise AssertionError("not a session")
-
-
-@pytest.mark.parametrize("value", [OtherClient(), aiohttp.ClientSession, "session"])
-def test_a_client_of_another_library_is_no_session(value):
-    """The error comes before any call, and says what is expected."""
-    with pytest.raises(ConfigurationError, match=r"must be an aiohttp\.ClientSession") as caught:
-        MintlifySession(client_session=value)
-    assert caught.value.field == "client_session"
-
-
-@pytest.mark.parametrize("headers", [{"X": 1}, {1: "x"}, {"X": None}, [("X", "y")]])
-def test_headers_are_strings(headers):
-    """Numbers and pairs of other libraries are named."""
-    with pytest.raises(ConfigurationError, match="headers"):
-        MintlifySession(headers=headers)
 
 
 def test_names_are_strings():

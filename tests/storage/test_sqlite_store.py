@@ -24,7 +24,6 @@ from mintlify_async.runtime import clock
 from mintlify_async.storage import SQLiteStore, Store, sqlite_file
 from mintlify_async.storage.store import change
 from mintlify_async.testing.store_cases import A, B, count, put, values
-from mintlify_async.testing.virtual_clock import virtual_time
 from tests.support.child_process import child_environment
 from tests.support.own_time_cases import OwnTimeCases, count_in_threads
 
@@ -115,13 +114,6 @@ def test_a_new_file_is_private(store: SQLiteStore, path: Path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-async def test_a_folder_that_does_not_exist(tmp_path: Path):
-    """The error names the path; no folder is made."""
-    with pytest.raises(StateError, match=r"missing/store\.db' cannot be used"):
-        await put(SQLiteStore(tmp_path / "missing" / "store.db"), A)
-    assert not (tmp_path / "missing").exists()
-
-
 @pytest.mark.parametrize(
     ("statement", "named"),
     [
@@ -175,6 +167,7 @@ def fails_with(remedy: str, store: SQLiteStore, value: bytes = b"1") -> None:
 def test_an_error_says_what_to_do(store: SQLiteStore, path: Path, tmp_path: Path):
     """Of a folder that is not there, a path that is no file, a file of something else, a disk that fails."""
     fails_with("create its folder", SQLiteStore(tmp_path / "missing" / "store.db"))
+    assert not (tmp_path / "missing").exists()
     fails_with("correct the path or its permissions", SQLiteStore(tmp_path))
     asyncio.run(put(store, A))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -225,14 +218,6 @@ async def test_steps_of_one_task_are_done_in_order(store: SQLiteStore):
         await store.write({A: None}, expected={}, version="w")
         await asyncio.sleep(0.003)
         assert await values(store, A) == {}
-
-
-async def test_time_stands_still_while_the_thread_works(store: SQLiteStore):
-    """In virtual time, a step takes no time."""
-    with virtual_time():
-        start = asyncio.get_running_loop().time()
-        await asyncio.gather(*(change(store, [A], count) for _ in range(10)))
-        assert asyncio.get_running_loop().time() == start
 
 
 # The lock

@@ -17,7 +17,6 @@ import pytest
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-ALL_SLOTS = (0, 16383)
 START_SECONDS = 20.0
 """How long a Redis may take to start on a busy computer."""
 
@@ -42,8 +41,7 @@ class RedisServer:
     Args:
         directory: The folder of its file.
         durable: Whether each write is on disk before its response. Otherwise a restart loses all data.
-        cluster: Whether it is a node of a cluster, which refuses scripts whose keys are apart.
-        slots: The first and last slot of the node. With all slots, it is a cluster of one node.
+        cluster: Whether it is a cluster of one node, which refuses scripts whose keys are apart.
     """
 
     def __init__(
@@ -52,13 +50,10 @@ class RedisServer:
         *,
         durable: bool = False,
         cluster: bool = False,
-        slots: tuple[int, int] = ALL_SLOTS,
     ) -> None:
         """Choose a port. Nothing runs yet."""
         self.port = free_port()
         self.cluster = cluster
-        self._slots = slots
-        self._cluster_port = free_port()  # where the nodes of a cluster talk to each other
         self._options = [
             "--port",
             str(self.port),
@@ -72,7 +67,7 @@ class RedisServer:
         if durable:
             self._options += ["--appendonly", "yes", "--appendfsync", "always"]
         if cluster:
-            self._options += ["--cluster-enabled", "yes", "--cluster-port", str(self._cluster_port)]
+            self._options += ["--cluster-enabled", "yes", "--cluster-port", str(free_port())]
         self._process: Any = None
 
     @property
@@ -97,18 +92,9 @@ class RedisServer:
         )
         self._until(b"PING", b"+PONG")
         if self.cluster:
-            self.say(b"CLUSTER ADDSLOTSRANGE %d %d" % self._slots)
-            if self._slots == ALL_SLOTS:
-                self.wait_for_cluster()
+            self.say(b"CLUSTER ADDSLOTSRANGE 0 16383")
+            self._until(b"CLUSTER INFO", b"cluster_state:ok")
         return self
-
-    def meet(self, other: RedisServer) -> None:
-        """Make a cluster with *other*, or bring it into the cluster of this node."""
-        self.say(b"CLUSTER MEET 127.0.0.1 %d %d" % (other.port, other._cluster_port))
-
-    def wait_for_cluster(self) -> None:
-        """Return when this node knows a node for every slot."""
-        self._until(b"CLUSTER INFO", b"cluster_state:ok")
 
     def _until(self, command: bytes, answer: bytes) -> None:
         """Repeat *command* until *answer* is a part of the response."""

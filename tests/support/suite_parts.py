@@ -33,7 +33,6 @@ REAL_FIXTURES = {
         "redis_server",
         "run_block",
         "shared_redis",
-        "three_nodes",
     ),
     *("own_postgres", "pgbouncer", "postgres_server", "shared_postgres"),
     "pytester",  # a complete run of pytest

@@ -10,6 +10,7 @@ import pytest
 
 from mintlify_async import ConfigurationError, NotFoundError, StateError, Thread
 from mintlify_async.testing import AnswerStyle, Customer, JobLife, Limits, LocalService, ThreadStyle
+from mintlify_async.testing.virtual_clock import EPOCH
 
 JOBS = "/v2/agent/acme/job"
 ASK = "/discovery/v2/assistant/acme-docs/message"
@@ -157,6 +158,15 @@ async def test_answers_have_a_date(client):
     for _ in range(2):
         _, _, headers = await client.create()
         assert headers["Date"] == "Thu, 01 Jan 2026 00:01:30 GMT"
+
+
+async def test_a_request_has_its_times(client):
+    """When it came, and how long the response took."""
+    await asyncio.sleep(90)
+    client.service.script.create_job(delay=1.5)
+    await client.create()
+    (request,) = client.service.requests
+    assert (request.at, request.wall, request.seconds) == (90, EPOCH + 90, 1.5)
 
 
 # The assistant

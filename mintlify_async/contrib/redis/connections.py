@@ -26,7 +26,7 @@ except ModuleNotFoundError as error:
 from mintlify_async.argument_checks import LARGEST, check_number
 from mintlify_async.errors import ConfigurationError
 
-from ..remote_steps import AWAY, STEP_SECONDS, FirstLoop, StepLine, described
+from ..remote_steps import AWAY, FirstLoop, StepLine, described
 
 Argument = str | bytes | int | float
 
@@ -129,8 +129,8 @@ class RedisScripts:
         self,
         client: RedisClient,
         *,
-        namespace: str = "mintlify",
-        timeout: float = STEP_SECONDS,
+        namespace: str,
+        timeout: float,
     ) -> None:
         """Store the client. Nothing is sent to Redis yet."""
         # redis.Redis and the class itself have the same methods.

@@ -47,12 +47,14 @@ class MemoryLog:
         ended: Whether nothing more will be appended.
         readers: The number of readers.
         refusal: The reason why there is no answer, for a response that has not started. None if there is one.
+        size: The number of bytes in the log.
     """
 
     def __init__(self, left: Callable[[], object] = lambda: None) -> None:
         self.ended = False
         self.readers = 0
         self.refusal: RelayRefusal | None = None
+        self.size = 0
         self._left = left
         self._data = bytearray()
         self._more = asyncio.Event()  # set when readers that have read everything must check again
@@ -62,11 +64,6 @@ class MemoryLog:
         self._unread = asyncio.Event()  # set when the task that fills the log must check again
 
     @property
-    def size(self) -> int:
-        """The number of bytes in the log."""
-        return len(self._data)
-
-    @property
     def filling(self) -> bool:
         """Whether :meth:`fill` is running."""
         return self._step is not None
@@ -74,6 +71,7 @@ class MemoryLog:
     def append(self, data: bytes) -> None:
         """Append *data*. A reader gets all data of one cycle of the event loop together."""
         self._data += data
+        self.size += len(data)
         if not self._stepping:  # otherwise, the end of the running step wakes the readers
             self._more.set()
 
@@ -132,18 +130,18 @@ class MemoryLog:
 
     async def read(self, place: int) -> tuple[bytes | None, int]:
         """Wait for bytes after *place*. Return them and the place after them. At the end, return None."""
-        while place == len(self._data) and not self.ended:
+        while place == self.size and not self.ended:
             if self._step is None or self._stepping:
                 self._more.clear()
                 await self._more.wait()
             else:
                 await self._take_step(self._step)
-        piece = self.since(place, PIECE_BYTES)
+        piece = bytes(self._data[place : place + PIECE_BYTES])
         return piece or None, place + len(piece)
 
-    def since(self, place: int, most: int | None = None) -> bytes:
-        """Return all bytes after *place*, or at most *most* bytes, without waiting."""
-        return bytes(self._data[place : None if most is None else place + most])
+    def since(self, place: int) -> bytes:
+        """Return all bytes after *place*, without waiting."""
+        return bytes(self._data[place:])
 
 
 @frozen

@@ -18,13 +18,14 @@ from attrs import evolve
 from mintlify_async import Message, MintlifyError, StateError, StoreConflictError
 from mintlify_async.conversation.conversation import ask_with
 from mintlify_async.conversation.history import SENT_PARTS
+from mintlify_async.model.secret import mask_service_keys
 from mintlify_async.model.thread import thread_is_lost
 from mintlify_async.runtime.logs import log_fields
 
 from .answer_log import MemoryLog
 from .page_events import THREAD_DOMAIN, SafeEvents, ThreadHider, frame, stored_message_json
 from .page_question import ID_CHARACTERS, PageQuestion, QuestionLimits, Wire, is_id, is_object
-from .refusal_texts import AT_WORK_TEXT, GONE_TEXT, UNREADABLE_TEXT, RelayRefusal, masked, refusal_for
+from .refusal_texts import AT_WORK_TEXT, GONE_TEXT, UNREADABLE_TEXT, RelayRefusal, refusal_for
 from .seal import SealError, ThreadSeal
 
 if TYPE_CHECKING:
@@ -364,7 +365,7 @@ async def _loaded(conversation: Conversation) -> Sequence[Message]:
 
 def _unreadable(error: StateError) -> RelayRefusal:
     """Return the refusal for a store that cannot be used. The error is logged."""
-    log.error("a conversation cannot be read: %s", masked(str(error)))
+    log.error("a conversation cannot be read: %s", mask_service_keys(str(error)))
     return RelayRefusal(503, UNREADABLE_TEXT)
 
 

@@ -16,10 +16,10 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
 from mintlify_async.events import ReasoningDelta, StreamEvent, TextDelta
-from mintlify_async.model.secret import MASK
+from mintlify_async.model.secret import MASK, mask_service_keys
 
 from .page_question import Wire, is_field, is_id, is_list, is_object, shapes
-from .refusal_texts import CUT_TEXT, STEP_FAILED_TEXT, masked
+from .refusal_texts import CUT_TEXT, STEP_FAILED_TEXT
 
 OUR_DATA = "data-mintlify-"  # the prefix of the relay's own data parts
 
@@ -228,7 +228,7 @@ def frame(event: Wire, hider: ThreadHider | None = None) -> bytes:
     if hider is not None and hider.concerns(text):
         text = _strict_json(hider.hide(event))
     if not event["type"].endswith("-delta"):
-        text = masked(text)
+        text = mask_service_keys(text)
     return b"data: %b\n\n" % text.encode("ascii")
 
 
@@ -237,8 +237,8 @@ def stored_message_json(message: Wire, events: SafeEvents, hider: ThreadHider) -
     rest = dict(hider.hide(message))
     parts = [page_part for part in rest.pop("parts") if (page_part := _stored_part(part, events)) is not None]
     texts = [(part["type"], _strict_json(part)) for part in parts]
-    shown = ",".join(text if kind in _TEXTS else masked(text) for kind, text in texts)
-    return f'{masked(_strict_json(rest))[:-1]},"parts":[{shown}]}}'.encode("ascii")
+    shown = ",".join(text if kind in _TEXTS else mask_service_keys(text) for kind, text in texts)
+    return f'{mask_service_keys(_strict_json(rest))[:-1]},"parts":[{shown}]}}'.encode("ascii")
 
 
 def _stored_part(part: Wire, events: SafeEvents) -> Wire | None:

@@ -83,29 +83,30 @@ class PageResponse(Response):
         frames: bytes | None = b""
         async with self._opened as log:
             while frames is not None:
+                now = time()
                 try:
-                    with TimeLimit(time() + STALL) as limit:  # each step only moves the limit
+                    with TimeLimit(now + STALL) as limit:  # each step only moves the limit
                         while frames is not None:
                             if reading:  # the time of the last read is over
                                 frames, reading = KEEP_ALIVE, False
                             else:
                                 reading = True
-                                limit.move(time() + (SILENCE if started else FIRST_COMMENT))
+                                limit.move(now + (SILENCE if started else FIRST_COMMENT))
                                 frames, place = await log.read(place)
-                                limit.at = time() + STALL  # later, so the limit need not be watched again
                                 reading = False
+                                now = time()
+                                limit.at = now + STALL  # later, so the limit need not be watched again
                             if not started:
                                 if log.refusal is not None:
                                     raise log.refusal
                                 await send(self._start)
                                 started = True
-                            await send(_body(frames))
+                            more = frames is not None
+                            await send(
+                                {"type": "http.response.body", "body": frames or b"", "more_body": more}
+                            )
                 except TimeoutError:
                     if not reading:
                         raise
             if log.refusal is not None:
                 log_refusal(log.refusal)  # after the first comment, the page gets it as an event
-
-
-def _body(frames: bytes | None) -> dict[str, object]:
-    return {"type": "http.response.body", "body": frames or b"", "more_body": frames is not None}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from mintlify_async import (
     StoreConflictError,
     StreamInterruptedError,
 )
-from mintlify_async.model.secret import MASK
+from mintlify_async.model.secret import mask_service_keys
 from mintlify_async.runtime.logs import log_fields
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def refusal_for(error: MintlifyError) -> RelayRefusal:
     status, text = next((_REFUSALS[name] for name in names if name in _REFUSALS), (502, AT_FAULT_TEXT))
     level = logging.ERROR if status in (500, 502) else logging.WARNING
     fields = log_fields("ask", request_id=getattr(error, "request_id", None))
-    reason = f"{type(error).__name__}: {masked(str(error))}"
+    reason = f"{type(error).__name__}: {mask_service_keys(str(error))}"
     log.log(level, "the assistant gave no answer: %s", reason, extra=fields)
     wait = getattr(error, "retry_after", None) if status in (429, 503) else None
     return RelayRefusal(status, text, retry_after_header(wait))
@@ -115,12 +114,3 @@ def cut_text(error: Exception) -> str:
     if isinstance(error, APITimeoutError):
         return SLOW_TEXT
     return CUT_TEXT if isinstance(error, StreamInterruptedError | APIConnectionError) else FAILED_TEXT
-
-
-# A key starts a word. After a JSON escape such as \\n, the letter n is not part of the word.
-_SERVICE_KEY = re.compile(r"(?:\b|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4}))mint_[A-Za-z0-9_-]{8,}")
-
-
-def masked(text: str) -> str:
-    """Return *text* with each key of the service masked."""
-    return _SERVICE_KEY.sub(f"mint_{MASK}", text) if "mint_" in text else text

@@ -20,6 +20,7 @@ from attrs import evolve, frozen
 from mintlify_async import MintlifyError, StateError, StreamInterruptedError
 from mintlify_async.assistant.reply import sent_key, stream_of
 from mintlify_async.events import ErrorEvent, Finish
+from mintlify_async.model.secret import mask_service_keys
 from mintlify_async.runtime.logs import log_fields
 from mintlify_async.runtime.time_limits import TimeLimit
 
@@ -32,7 +33,6 @@ from .refusal_texts import (
     UNSAVED_TEXT,
     RelayRefusal,
     cut_text,
-    masked,
     retry_after_header,
 )
 
@@ -280,7 +280,7 @@ class RunningAnswer:
                 return False
             else:
                 self._write(event, reply)
-            if not stream.has_queued:
+            if not stream.queue:
                 return True
             if writing.size > size + TURN_BYTES:
                 await asyncio.sleep(0)
@@ -327,7 +327,7 @@ class RunningAnswer:
         what = "saved" if self._finished or self.stopped else "whole"
         level = logging.ERROR if what == "saved" else logging.WARNING
         id = self._reply.request_id if self._reply is not None else None
-        fields, text = log_fields("ask", request_id=id), masked(str(error))
+        fields, text = log_fields("ask", request_id=id), mask_service_keys(str(error))
         log.log(level, "an answer was not %s: %s: %s", what, type(error).__name__, text, extra=fields)
 
     def _refuse(self, refusal: RelayRefusal) -> None:

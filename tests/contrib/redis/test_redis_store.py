@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,33 +98,6 @@ async def test_a_new_cluster_client_may_be_used_by_many_calls_at_once(cluster: R
         steps = [put(store, f"room{n}/open/a") for n in range(40)]
         slots = [quota.take(windows(a=(100, 60)), slot=new_version(), block=BLOCK) for _ in range(40)]
         await asyncio.gather(*steps, *slots)
-        await client.aclose()
-
-
-@pytest.fixture
-def three_nodes(tmp_path: Path) -> Iterator[list[RedisServer]]:
-    nodes: list[RedisServer] = []
-    try:
-        for number, slots in enumerate([(0, 5460), (5461, 10922), (10923, 16383)]):
-            folder = tmp_path / str(number)
-            folder.mkdir()
-            nodes.append(RedisServer(folder, cluster=True, slots=slots).start())
-        for other in nodes[1:]:
-            nodes[0].meet(other)
-        for node in nodes:
-            node.wait_for_cluster()
-        yield nodes
-    finally:
-        for node in nodes:
-            node.kill()
-
-
-async def test_steps_on_a_new_client_of_three_nodes(three_nodes: list[RedisServer]):
-    """200 first steps at once succeed, whichever node the client knows first."""
-    for node in three_nodes:
-        client = RedisCluster(host="127.0.0.1", port=node.port)
-        store = RedisStore(client, namespace=f"n{node.port}")
-        assert all(await asyncio.gather(*(put(store, f"room{n}/open/a") for n in range(200))))
         await client.aclose()
 
 
