@@ -248,8 +248,11 @@ class _Attempts:
         _hide(answer, key)
         if call.thread is not None and call.thread.key is not None and isinstance(answer, WholeResponse):
             _hide(answer, call.thread.key)  # a live body is masked later, because the key is read from there
-        try:
-            job = self._job_in(answer)  # before an observer can fail, because the job may cost money
+        job: Job | None = None
+        try:  # before an observer can fail, because the job may cost money
+            if isinstance(answer, WholeResponse) and answer.is_success:
+                job = read_job(assumptions, answer, self.number, id_is_enough=bool(call.operation.costs))
+                self.sending.job_id = job.id
         finally:
             self._note(began, answer, None)
         for name in ("deprecation", "sunset"):
@@ -263,15 +266,6 @@ class _Attempts:
             self.blocked = await self._block(self.quota, answer, key)
         wait = retry_after_seconds(answer.headers, clock.now(), resets=answer.status == 429)
         raise status_error(assumptions, call, answer, wait)
-
-    def _job_in(self, answer: LiveResponse | WholeResponse) -> Job | None:
-        """Return the job in *answer*, and record its id. None for an answer to a question or a refusal."""
-        if isinstance(answer, LiveResponse) or not answer.is_success:
-            return None
-        id_is_enough = bool(self.call.operation.costs)
-        job = read_job(self.core.options.assumptions, answer, self.number, id_is_enough=id_is_enough)
-        self.sending.job_id = job.id
-        return job
 
     async def _ready(self, pause: float) -> tuple[Secret, Lease | None]:
         """Wait for *pause*, for the key and for a slot. Closing the session ends the wait."""

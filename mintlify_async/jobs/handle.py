@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Generator, Mapping
-from functools import partial
 from typing import Any, Final, Literal, Self, TypeVar
 
 from attrs import evolve
@@ -25,7 +24,6 @@ from ..model.response_info import ResponseInfo
 from ..protocol.requests import Call, get_job_call, send_message_call
 from ..runtime import clock
 from ..runtime.logs import log_fields
-from ..settings.options import Observation
 from ..settings.poll_policy import DEFAULT_TIMEOUT
 from ..wrong_names import helpful
 from .job_calls import look_at, moment, observed, once, post, states_of
@@ -160,7 +158,7 @@ class JobHandle(InModels):
         check_wait(timeout)
         core, state = self._core, self._state
         with observed(core, "wait", *state.key, active=False) as observation:
-            wait = JobWait(core, state, timeout, partial(_note_poll, observation))
+            wait = JobWait(core, state, timeout, observation)
             while not (job := await wait.change()).done:
                 pass
             if observation is not None:
@@ -328,12 +326,6 @@ def _record_of(look: Look) -> Job:
         raise look.error
     assert look.job is not None  # a poll without an error has a record
     return look.job
-
-
-def _note_poll(observation: Observation | None, look: Look) -> None:
-    if observation is not None:
-        error = {"error": type(look.error).__name__}
-        observation.event("poll", error if look.job is None else {"status": look.job.status})
 
 
 class FollowUp(JobHandle):

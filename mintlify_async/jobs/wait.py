@@ -20,7 +20,6 @@ import asyncio
 import copy
 import math
 import random
-from collections.abc import Callable
 from typing import Final
 
 from ..errors import (
@@ -36,6 +35,7 @@ from ..http.session_core import Core
 from ..model.job_record import Job
 from ..protocol.requests import get_job_call
 from ..runtime import clock
+from ..settings.options import Observation
 from ..settings.poll_policy import NOT_FOUND_SECONDS, SHORTEST
 from ..settings.retry_policy import TRY_AGAIN_STATUSES
 from .shared_polls import scheduler_of
@@ -52,7 +52,7 @@ class JobWait:
         core: The core of the session.
         state: The state of the job. Other waits may share it.
         timeout: The wait ends after this many seconds. None means no limit.
-        on_look: Called after each poll. It must not raise.
+        observation: Gets each poll, or None.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class JobWait:
         core: Core,
         state: JobState,
         timeout: float | None,
-        on_look: Callable[[Look], object] = lambda look: None,
+        observation: Observation | None = None,
     ) -> None:
         self._core = core
         self._policy = core.options.poll
         self._scheduler = scheduler_of(core)
         self._call = get_job_call(core.options, *state.key, timeout=core.shared.poll.timeout)
         self._state = state
-        self._on_look = on_look
+        self._observation = observation
         self._time = asyncio.get_running_loop().time
         self._began = self._looked_at = self._time()
         self._deadline = math.inf if timeout is None else self._began + timeout
@@ -98,7 +98,9 @@ class JobWait:
                 break
             self._polls += 1
             self._looked_at = look.ended
-            self._on_look(look)
+            if self._observation is not None:
+                error = {"error": type(look.error).__name__}
+                self._observation.event("poll", error if look.job is None else {"status": look.job.status})
             if look.error is not None:
                 self._tolerate(look, look.error)
             else:

@@ -186,8 +186,8 @@ class Draft:
         before = self._blocks
         continuing = self._prefixes[: None if line.kind == "more" else line.depth]
         if self._shown == before and self._line is None and self._chosen is None:
-            prefixes = map(_prefix, line.after.containers[len(continuing) :])
-            return _Shown("", source, line.after, (*continuing, *prefixes))
+            new_prefixes = map(_prefix, line.after.containers[len(continuing) :])
+            return _Shown("", source, line.after, (*continuing, *new_prefixes))
         new = len(line.after.containers) - len(continuing)
         if self._chosen is None:
             candidates = [*self._candidates(source, line)]
