@@ -11,7 +11,6 @@ from ..errors import (
     ConfigurationError,
     JobTimeoutError,
     NotFoundError,
-    OutcomeUnknownError,
     PermissionDeniedError,
     StreamError,
 )
@@ -155,8 +154,6 @@ def _advice(error: Exception) -> str:
             return "check them with: mintlify-async doctor; try it without an account: mintlify-async serve"
         case APIConnectionError() | AuthenticationError() | NotFoundError() | PermissionDeniedError():
             return "check settings and network with: mintlify-async doctor"
-        case OutcomeUnknownError() if "ashboard" not in str(error):
-            return "it may have been done: look at the dashboard or the repository before you send it again"
         case StreamError():
             return "the answer above is not complete; ask again"
         case JobTimeoutError():
