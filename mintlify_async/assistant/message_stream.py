@@ -56,6 +56,8 @@ from .decode import DONE, DeltaDecoder, build_event, parse_json
 from .message_builder import GrowingText, MessageBuilder
 from .sse import SSEDecoder
 
+__all__ = ["MessageStream"]
+
 _HEAD_BYTES: Final = 4096
 """If a body is not an event stream, this number of its bytes is kept for the excerpt of an error."""
 _ENDS: Final = (Finish, AbortEvent, ErrorEvent)
