@@ -78,7 +78,8 @@ async def ask(reply: Annotated[Reply, Depends(opened)]) -> StreamingResponse:
             log.error("an answer was interrupted: %s: %s", type(error).__name__, error)
             yield "\n\n[the answer was interrupted]\n"
 
-    return StreamingResponse(body(), media_type="text/plain; charset=utf-8")
+    no_buffer = {"X-Accel-Buffering": "no"}  # nginx would collect the answer
+    return StreamingResponse(body(), media_type="text/plain; charset=utf-8", headers=no_buffer)
 
 
 @app.post("/jobs", status_code=202)

@@ -58,11 +58,18 @@ def api_page(page: str) -> str:
 def all_errors(writer: Writer, inside: Iterable[Entry]) -> str:
     """Return the errors as a table, in the order of the table ``sent``."""
     meanings = {one.name: inspect.cleandoc(one.thing.__doc__ or "").partition("\n\n")[0] for one in inside}
+    bases = {one.name: ", ".join(f"`{base.__name__}`" for base in one.thing.__bases__) for one in inside}
     rows = [
-        (f"[`{name}`](#{name.lower()})", writer.cell(meanings[name]), sent, TABLES["what_to_do"][name])
+        (
+            f"[`{name}`](#{name.lower()})",
+            bases[name],
+            writer.cell(meanings[name]),
+            sent,
+            TABLES["what_to_do"][name],
+        )
         for name, sent in TABLES["sent"].items()
     ]
-    return table(("Error", "Meaning", "Was something sent?", "What to do"), rows)
+    return table(("Error", "Base classes", "Meaning", "Was something sent?", "What to do"), rows)
 
 
 def fixtures(writer: Writer) -> str:

@@ -50,6 +50,7 @@ examples:
   mintlify-async ask --save thread.json "How do I create a job?"
   mintlify-async ask --thread thread.json "And how do I wait for it?"
   git diff | mintlify-async ask --code - "Is the API used well?"
+  mintlify-async ask --json Hi | jq -j 'select(.type == "text-delta").delta'
 """,
     "chat": """\
 commands in the conversation:

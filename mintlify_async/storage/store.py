@@ -99,7 +99,7 @@ class TakeResult:
 
 
 class Store(Protocol):
-    """A place for records: one of the package's four stores, or your own.
+    """A place for records: one of the package's four stores, or your own, which ``StoreCases`` tests.
 
     The package has :class:`MemoryStore`, :class:`SQLiteStore`, ``PostgresStore`` and ``RedisStore``.
 

@@ -14,7 +14,8 @@ from attrs import frozen
 from ..runtime.clock import now as date_now
 from ..wrong_names import helpful
 
-HOUR, DAY, MONTH = 3600.0, 86_400.0, 30 * 86_400.0
+HOUR, DAY = 3600.0, 86_400.0
+MONTH = 31 * DAY  # the longest month, so that a client which passes here passes in every month
 
 
 class LimitRule(NamedTuple):
@@ -38,7 +39,7 @@ class Limits:
     Args:
         create_job: Jobs created per project in an hour. None means no limit.
         send_message: Follow-ups per project in an hour. None means no limit.
-        ask_per_key: Questions per key in 30 days. None means no limit.
+        ask_per_key: Questions per key in 31 days. None means no limit.
         ask_per_organization: All questions in an hour. None means no limit.
         ask_per_address: Questions per IP address in a day. None means no limit.
     """

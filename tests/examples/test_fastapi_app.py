@@ -35,12 +35,13 @@ async def client(service, bare, tmp_path):
 
 
 async def test_an_answer_is_streamed(client, service):
-    """The text arrives as it is sent; the documentation's answer is in it."""
+    """The text arrives as it is sent, also through nginx, which reads a header."""
     service.script.ask(text="Press the button.", pause=0.1)
     async with client.stream("GET", "/ask", params={"q": "How do I log in?"}) as answer:
         pieces = [piece async for piece in answer.aiter_text()]
     assert (answer.status_code, "".join(pieces)) == (200, "Press the button.")
     assert len(pieces) > 1
+    assert answer.headers["x-accel-buffering"] == "no"
 
 
 async def test_a_job_is_created_once_and_looked_at(client, service):
