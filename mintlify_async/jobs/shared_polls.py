@@ -24,12 +24,10 @@ from ..protocol.requests import Call
 from ..runtime import clock
 from ..runtime.tasks import end_tasks, start_task
 from ..runtime.time_limits import TimeLimit
-from ..settings.poll_policy import PollPolicy
+from ..settings.poll_policy import LONGEST_PAUSE, PollPolicy
 from .job_calls import look_at, moment
 from .stale_guard import JobKey, JobState, Look, response_headers
 
-LONGEST_PAUSE: Final = 300.0
-"""Longest pause that the service may request, in seconds. A longer ``Retry-After`` is cut to it."""
 
 LAST_LOOK: Final = 1.0
 """Time for a poll that is running or due at a wait's deadline, in seconds."""

@@ -24,6 +24,9 @@ JITTER: Final = 0.2
 SHORTEST: Final = 1.0
 """Minimum interval between two polls of a wait, in seconds."""
 
+LONGEST_PAUSE: Final = 300.0
+"""Longest pause between polls that the service may request, in seconds. It replaces a longer ``Retry-After``."""
+
 
 @helpful
 @frozen(kw_only=True)
