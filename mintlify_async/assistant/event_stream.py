@@ -67,8 +67,6 @@ from .thread_finder import THREAD_FIELDS, ThreadFinder
 
 __all__ = ["DONE", "MessageStream"]
 
-__all__ = ["MessageStream"]
-
 _HEAD_BYTES: Final = 4096
 """If a body is not an event stream, this number of its bytes is kept for the excerpt of an error."""
 _ENDS: Final = (Finish, AbortEvent, ErrorEvent)

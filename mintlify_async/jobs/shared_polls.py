@@ -28,7 +28,6 @@ from ..settings.poll_policy import LONGEST_PAUSE, PollPolicy
 from .job_calls import look_at, moment
 from .stale_guard import JobKey, JobState, Look, response_headers
 
-
 LAST_LOOK: Final = 1.0
 """Time for a poll that is running or due at a wait's deadline, in seconds."""
 

@@ -25,7 +25,7 @@ SHORTEST: Final = 1.0
 """Minimum interval between two polls of a wait, in seconds."""
 
 LONGEST_PAUSE: Final = 300.0
-"""Longest pause between polls that the service may request, in seconds. It replaces a longer ``Retry-After``."""
+"""Longest pause between polls that the service may request, in seconds. A longer pause is cut to it."""
 
 
 @helpful
