@@ -21,7 +21,7 @@ _MODULES = {
     "Answer": "assistant.answer",
     "AnswerSource": "rendering.finding_sources",
     "AssistantError": "errors",
-    "Assumptions": "settings.assumptions",
+    "Assumptions": "settings.paths_and_headers",
     "AuthenticationError": "errors",
     "BadRequestError": "errors",
     "ConfigurationError": "errors",

@@ -52,9 +52,9 @@ from .rendering.finding_sources import sources_of as sources_of
 from .rendering.growing_messages import split_markdown as split_markdown
 from .rendering.suggestions import split_suggestions as split_suggestions
 from .session import MintlifySession as MintlifySession
-from .settings.assumptions import Assumptions as Assumptions
 from .settings.options import Observer as Observer
 from .settings.options import Timeouts as Timeouts
+from .settings.paths_and_headers import Assumptions as Assumptions
 from .settings.poll_policy import PollPolicy as PollPolicy
 from .settings.retry_policy import RetryPolicy as RetryPolicy
 from .storage.memory_store import MemoryStore as MemoryStore

@@ -27,9 +27,9 @@ from .protocol.requests import AskOptions, ask_call, create_job_call
 from .runtime.lasting_steps import Recordings
 from .runtime.logs import caller, log_fields
 from .settings.api_keys import KeySource
-from .settings.assumptions import Assumptions
 from .settings.environment import from_environment, session_keys
 from .settings.options import DEFAULT_RETRIEVAL_PAGE_SIZE, Observer, Options, Timeouts, check_ready
+from .settings.paths_and_headers import Assumptions
 from .settings.poll_policy import DEFAULT_TIMEOUT, PollPolicy
 from .settings.proxy_and_tls import transport_settings
 from .settings.retry_policy import RetryPolicy

@@ -13,7 +13,7 @@ from ..model.response_info import Headers, ResponseInfo
 from ..model.secret import THREAD_KEY, mask_keys, mask_text
 from ..model.strict_json import EXCERPT_CHARACTERS, DecodeProblem, decode_json, whole_characters
 from ..model.wire_value import without_halves
-from ..settings.assumptions import Assumptions
+from ..settings.paths_and_headers import Assumptions
 from .failure_words import is_web_page
 
 WEB_PAGE: Final = "a web page answered, not the API: a proxy or a firewall?"

@@ -19,7 +19,7 @@ from ..errors import (
 )
 from ..model.operation import ASK, CREATE_JOB, GET_JOB, SEND_MESSAGE
 from ..model.secret import mask_text
-from ..settings.assumptions import Assumptions
+from ..settings.paths_and_headers import Assumptions
 from .failure_words import is_web_page, server_words
 from .requests import Call
 from .responses import WEB_PAGE, WholeResponse, response_info, unexpected_response

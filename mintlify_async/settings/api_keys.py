@@ -15,7 +15,7 @@ from ..argument_checks import copying_slip
 from ..errors import ConfigurationError
 from ..model.operation import KeyKind
 from ..model.secret import Secret, hidden, type_name
-from .assumptions import Assumptions
+from .paths_and_headers import Assumptions
 
 KeySource = str | Callable[[], str | Awaitable[str]]
 

@@ -16,7 +16,7 @@ from ..errors import ConfigurationError
 from ..model.operation import KeyKind
 from ..model.secret import Secret, hidden
 from .api_keys import KEY_VARIABLES, Key, KeySource, kind_in_words
-from .assumptions import Assumptions
+from .paths_and_headers import Assumptions
 
 T = TypeVar("T")
 

@@ -34,7 +34,7 @@ from ..errors import ConfigurationError
 from ..model.operation import KeyKind
 from ..wrong_names import helpful
 from .api_keys import Key
-from .assumptions import Assumptions
+from .paths_and_headers import Assumptions
 from .poll_policy import PollPolicy
 from .retry_policy import RetryPolicy
 

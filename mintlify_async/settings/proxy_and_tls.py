@@ -18,8 +18,8 @@ from attrs import define, field
 from ..argument_checks import URLObject, check_bool, check_client_session, check_type, is_loopback
 from ..errors import ConfigurationError
 from ..model.secret import hidden
-from .assumptions import Assumptions
 from .environment import service_url
+from .paths_and_headers import Assumptions
 
 if TYPE_CHECKING:
     import aiohttp

@@ -20,7 +20,7 @@ _NAMES_BY_MODULE = {
     "customers": ("Customer",),
     "docs_index": ("DocsIndex",),
     "connection_faults": ("Close", "Cut", "Fault", "NoAnswer", "Raw", "Reset"),
-    "http_answer": ("Answer", "Pause"),
+    "http_response": ("Answer", "Pause"),
     "local_jobs": ("JobLife", "LocalJob"),
     "local_service": ("LocalService",),
     "local_threads": ("LocalThread", "ThreadStyle"),

@@ -9,8 +9,8 @@ from .connection_faults import Raw as Raw
 from .connection_faults import Reset as Reset
 from .customers import Customer as Customer
 from .docs_index import DocsIndex as DocsIndex
-from .http_answer import Answer as Answer
-from .http_answer import Pause as Pause
+from .http_response import Answer as Answer
+from .http_response import Pause as Pause
 from .local_jobs import JobLife as JobLife
 from .local_jobs import LocalJob as LocalJob
 from .local_service import LocalService as LocalService

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from attrs import field, frozen
 
 from ..wrong_names import helpful
-from .http_answer import Answer, Pause, Piece, join_bytes, to_pieces
+from .http_response import Answer, Pause, Piece, join_bytes, to_pieces
 from .raw_connection import Ending, first_pieces, framed, head
 
 

@@ -17,7 +17,7 @@ from .assistant_answers import AnswerStyle, content_events, search_answer, searc
 from .body_checks import ask_mistakes, prompt_mistakes
 from .customers import Customer
 from .docs_index import DocsIndex
-from .http_answer import Answer, event_stream, json_answer, too_many_requests
+from .http_response import Answer, event_stream, json_answer, too_many_requests
 from .local_jobs import JobLife, LocalJob, LocalJobs
 from .local_threads import LocalThread, LocalThreads
 from .rate_limits import LimitCounter, Limits

@@ -22,16 +22,16 @@ from attrs import evolve
 from ..errors import ConfigurationError, StateError
 from ..runtime.clock import now as date_now
 from ..wrong_names import helpful
-from .answer_sender import FaultyConnection, Sent, send_answer
 from .assistant_answers import AnswerStyle
 from .customers import Customer
 from .docs_index import DocsIndex
-from .http_answer import Answer, let_client_read, merge_headers
+from .http_response import Answer, let_client_read, merge_headers
 from .local_jobs import JobLife, LocalJobs
 from .local_responses import Operations, find_operation
 from .rate_limits import Limits
 from .replay import Played, replay_rules
 from .request_log import RecordedRequest, RequestLog
+from .response_sender import FaultyConnection, Sent, send_answer
 from .scripted_responses import Rule, Script
 from .virtual_clock import is_virtual, other_end_closes
 

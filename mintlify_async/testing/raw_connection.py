@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Literal
 
 from ..http.transport import reset_connection
-from .http_answer import Answer, Pause, Piece, let_client_read, merge_headers
+from .http_response import Answer, Pause, Piece, let_client_read, merge_headers
 
 Ending = Literal["fin", "rst", "hang"]
 """The end of a connection: ``fin`` closes it, ``rst`` resets it, ``hang`` leaves it open and silent."""

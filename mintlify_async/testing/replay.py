@@ -17,7 +17,7 @@ from cattrs import BaseValidationError
 from ..errors import ConfigurationError
 from ..model.strict_json import as_object
 from .connection_faults import Fault
-from .http_answer import Answer, Pause, Piece
+from .http_response import Answer, Pause, Piece
 from .local_responses import find_operation
 from .raw_connection import Ending, framed, head
 from .recorder import CONVERTER, RECORDING_VERSION, Exchange

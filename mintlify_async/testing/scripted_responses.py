@@ -12,7 +12,7 @@ from ..errors import ConfigurationError
 from ..wrong_names import helpful
 from .assistant_answers import Content
 from .connection_faults import Fault
-from .http_answer import Answer, Value, event_stream, json_answer, to_bytes, to_pieces, too_many_requests
+from .http_response import Answer, Value, event_stream, json_answer, to_bytes, to_pieces, too_many_requests
 from .local_jobs import JobLife
 from .rate_limits import used_up
 from .request_log import RecordedRequest

@@ -28,7 +28,7 @@ from mintlify_async.jobs.handle import FollowUp, handle_for
 from mintlify_async.jobs.stale_guard import AwaitedFollowUp, JobState, JobStates, Look, Moment, elapsed
 from mintlify_async.model.job_ref import JobRef, Stamp
 from mintlify_async.settings.api_keys import Key
-from mintlify_async.settings.assumptions import Assumptions
+from mintlify_async.settings.paths_and_headers import Assumptions
 from mintlify_async.settings.poll_policy import PollPolicy
 from tests.support.job_fakes import FakeAgent, at_times, down, in_turn, lost, machine, record, refused
 

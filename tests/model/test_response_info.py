@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 
 from mintlify_async.model.response_info import ResponseInfo
 from mintlify_async.protocol.responses import response_info
-from mintlify_async.settings.assumptions import Assumptions
+from mintlify_async.settings.paths_and_headers import Assumptions
 
 
 def test_headers_are_masked_and_read_only() -> None:

@@ -10,7 +10,7 @@ import pytest
 from attrs import frozen
 
 from mintlify_async.testing import Answer, Close, Cut, Fault, Pause, Raw, Reset
-from mintlify_async.testing.http_answer import Piece, join_bytes
+from mintlify_async.testing.http_response import Piece, join_bytes
 from mintlify_async.testing.raw_connection import Ending, chunk, first_pieces, framed, head
 
 

@@ -30,8 +30,8 @@ from mintlify_async.protocol.responses import WholeResponse, read_job
 from mintlify_async.protocol.status_errors import status_error_class
 from mintlify_async.runtime import clock
 from mintlify_async.settings.api_keys import Key
-from mintlify_async.settings.assumptions import Assumptions
 from mintlify_async.settings.options import Options
+from mintlify_async.settings.paths_and_headers import Assumptions
 from mintlify_async.settings.poll_policy import PollPolicy
 from mintlify_async.settings.retry_policy import RetryBudget, RetryPolicy
 

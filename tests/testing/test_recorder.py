@@ -27,7 +27,7 @@ from mintlify_async.testing import (
     Recorder,
     ThreadStyle,
 )
-from mintlify_async.testing.http_answer import to_bytes
+from mintlify_async.testing.http_response import to_bytes
 from mintlify_async.testing.recorder import Exchange
 from mintlify_async.testing.redaction import BodyRedactor, redact_text
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from aiohttp import web
 
 from .connection_faults import Fault
-from .http_answer import Answer, Pause
+from .http_response import Answer, Pause
 from .raw_connection import end, framed, head, send
 
 

@@ -1,4 +1,4 @@
-"""Assumed paths, prefixes and header names, which may change, or which the service does not document.
+"""The paths of the service, its prefixes of keys and its header names, which are assumed where it documents none.
 
 Each of them is a field of :class:`Assumptions`, so a user can correct it. Each other assumption has a comment
 with the word "assumption" in the code. The page *What we assume* lists all.
