@@ -396,7 +396,7 @@ class Quota:
     Args:
         create_job: Jobs created for a project in any hour.
         send_message: Follow-ups sent for a project in any hour.
-        ask_per_key: Questions with one assistant key in 31 days.
+        ask_per_key: Questions with one assistant key in 31 days, the longest month.
         ask_per_organization: Questions to one domain in an hour.
         ask_per_address: Questions from one IP address of your servers in a day.
         ask_per_user: Questions of each of your own users about one site in an hour. Users are distinguished

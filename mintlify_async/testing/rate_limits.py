@@ -39,7 +39,7 @@ class Limits:
     Args:
         create_job: Jobs created per project in an hour. None means no limit.
         send_message: Follow-ups per project in an hour. None means no limit.
-        ask_per_key: Questions per key in 31 days. None means no limit.
+        ask_per_key: Questions per key in 31 days, the longest month. None means no limit.
         ask_per_organization: All questions in an hour. None means no limit.
         ask_per_address: Questions per IP address in a day. None means no limit.
     """
