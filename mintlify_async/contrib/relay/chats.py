@@ -25,7 +25,14 @@ from mintlify_async.runtime.logs import log_fields
 from .answer_log import MemoryLog
 from .page_events import THREAD_DOMAIN, SafeEvents, ThreadHider, frame, stored_message_json
 from .page_question import ID_CHARACTERS, PageQuestion, QuestionLimits, Wire, is_id, is_object
-from .refusal_texts import AT_WORK_TEXT, GONE_TEXT, UNREADABLE_TEXT, RelayRefusal, refusal_for
+from .refusal_texts import (
+    AT_WORK_TEXT,
+    GONE_TEXT,
+    NO_QUESTION_TEXT,
+    UNREADABLE_TEXT,
+    RelayRefusal,
+    refusal_for,
+)
 from .seal import SealError, ThreadSeal
 
 if TYPE_CHECKING:
@@ -387,7 +394,7 @@ def _question_of(history: Sequence[Message], target: str | None) -> list[Message
     turn = history[_turn_start(history, places[-1]) : places[-1] + 1] if places else ()
     question = [message for message in turn if message.role == "user"]
     if not question:
-        raise RelayRefusal(404, "There is no such question to answer again. Please ask it as a new one.")
+        raise RelayRefusal(404, NO_QUESTION_TEXT)
     return question
 
 

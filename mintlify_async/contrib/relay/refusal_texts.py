@@ -43,6 +43,14 @@ CHANGED_TEXT = "This conversation was changed in another tab. Please reload the 
 UNREADABLE_TEXT = "This conversation cannot be opened at the moment. Please try again later."
 GONE_TEXT = "This conversation is not there."
 RESTARTING_TEXT = "The assistant is being restarted. Please try again."
+NOT_JSON_TYPE_TEXT = "Send the question as application/json."
+TOO_SLOW_TEXT = "The question took too long to arrive."
+TOO_LARGE_TEXT = "The question is too large. Please start a new conversation."
+NO_OBJECT_TEXT = "The question must be a JSON object."
+NO_JSON_TEXT = "The question is not valid JSON."
+NOT_KEPT_TEXT = "Conversations are not kept here."
+SIGN_IN_TEXT = "Please sign in first."
+NO_QUESTION_TEXT = "There is no such question to answer again. Please ask it as a new one."
 UNSAVED_TEXT = "This answer could not be saved, so it will be gone after a reload. Please try again."
 
 

@@ -35,7 +35,14 @@ from .chats import Chat, PageChat, StoredChats
 from .client_address import ClientAddresses
 from .page_question import PageQuestion, QuestionLimits, is_id, read_question
 from .page_response import PageResponse
-from .refusal_texts import TOO_MANY_TEXT, RelayRefusal, refusal_for, retry_after_header
+from .refusal_texts import (
+    NOT_KEPT_TEXT,
+    SIGN_IN_TEXT,
+    TOO_MANY_TEXT,
+    RelayRefusal,
+    refusal_for,
+    retry_after_header,
+)
 from .request_body import MAX_BODY_BYTES, BodyReader
 from .running_answer import Asker, EndHook, RelayedAnswer
 from .seal import ThreadSeal
@@ -293,7 +300,7 @@ class Relay:
         """Send the messages of a stored conversation as JSON, for ``useChat({messages})``."""
         chats, chat_id = self._chats, request.path_params["chat_id"]
         if chats is None:
-            raise RelayRefusal(404, "Conversations are not kept here.")
+            raise RelayRefusal(404, NOT_KEPT_TEXT)
         reader = _asker(self._addresses.of(request), user, chat_id)
 
         async def opened() -> Log:
@@ -305,10 +312,10 @@ class Relay:
         if user is _HOOK_DECIDES and self._user is not None:
             user = await _call(self._user, request)
         if not user:
-            raise RelayRefusal(401, "Please sign in first.")
+            raise RelayRefusal(401, SIGN_IN_TEXT)
         if not is_id(user) or user == "anonymous":  # the chat's id has the same limits
             log.error('the user hook must return a printable text of 1 to 200 characters, not "anonymous"')
-            raise RelayRefusal(401, "Please sign in first.")
+            raise RelayRefusal(401, SIGN_IN_TEXT)
         return user
 
     async def _check_rate(self, user: str, request: Request) -> None:

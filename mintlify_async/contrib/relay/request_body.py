@@ -19,7 +19,16 @@ from mintlify_async.runtime.time_limits import TimeLimit
 
 from .client_address import ADDRESS_SHARE
 from .page_question import Wire, is_object
-from .refusal_texts import BUSY_TEXT, RelayRefusal, retry_after_header
+from .refusal_texts import (
+    BUSY_TEXT,
+    NO_JSON_TEXT,
+    NO_OBJECT_TEXT,
+    NOT_JSON_TYPE_TEXT,
+    TOO_LARGE_TEXT,
+    TOO_SLOW_TEXT,
+    RelayRefusal,
+    retry_after_header,
+)
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -133,7 +142,7 @@ class BodyReader:
         content_type = request.headers.get("content-type", "").partition(";")[0]
         # Browsers send other content types to other origins without asking the server first.
         if content_type.strip().lower() != "application/json":
-            raise RelayRefusal(415, "Send the question as application/json.")
+            raise RelayRefusal(415, NOT_JSON_TYPE_TEXT)
         raw = await self._arrived(request, address)
         await _check_values(raw)
         return await _parsed(raw)
@@ -168,7 +177,7 @@ async def _linger(request: Request) -> None:
 
 
 def _too_slow() -> RelayRefusal:
-    return RelayRefusal(408, "The question took too long to arrive.", {"connection": "close"})
+    return RelayRefusal(408, TOO_SLOW_TEXT, {"connection": "close"})
 
 
 def _too_many_bytes() -> RelayRefusal:
@@ -176,8 +185,7 @@ def _too_many_bytes() -> RelayRefusal:
 
 
 def _too_large() -> RelayRefusal:
-    text = "The question is too large. Please start a new conversation."
-    return RelayRefusal(413, text, {"connection": "close"})
+    return RelayRefusal(413, TOO_LARGE_TEXT, {"connection": "close"})
 
 
 async def _check_values(raw: bytes) -> None:
@@ -207,10 +215,10 @@ async def _parsed(raw: bytes) -> Wire:
     except (ValueError, RecursionError):
         _not_json()
     if not is_object(body):
-        raise RelayRefusal(400, "The question must be a JSON object.")
+        raise RelayRefusal(400, NO_OBJECT_TEXT)
     await asyncio.sleep(0)  # other tasks run, because making the objects also took time
     return body
 
 
 def _not_json(text: str = "") -> NoReturn:
-    raise RelayRefusal(400, "The question is not valid JSON.") from None
+    raise RelayRefusal(400, NO_JSON_TEXT) from None
