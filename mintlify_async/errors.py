@@ -32,8 +32,8 @@ All values of an error are attributes. Attributes survive ``pickle`` and ``copy`
 an exception of another library caused the error, the cause is a :class:`CauseSummary`, because the original
 exception may show the key.
 
-``protocol/status_errors.py`` makes the texts of status errors, ``quota/quota.py`` the texts of
-``QuotaExceededError``, and ``jobs/wait.py`` the text of ``JobTimeoutError``.
+``protocol/status_errors.py`` makes the texts of status errors, ``quota/`` the texts of
+``QuotaExceededError``, most of them in ``quota.py``, and ``jobs/wait.py`` the text of ``JobTimeoutError``.
 """
 
 from __future__ import annotations
@@ -187,7 +187,8 @@ class OutcomeUnknownError(MintlifyError):
     """An agent POST was sent and its outcome is unknown. The job may exist.
 
     The package never sends the POST again, because a second job costs money and opens a second pull request.
-    Check the dashboard or the repository before you send it again.
+    Check the dashboard or the repository before you send it again. The message names the next step of a call
+    with a ``dedupe_key``.
 
     Attributes:
         operation: ``create_job`` or ``send_message``.

@@ -245,9 +245,7 @@ class MintlifySession:
             core.options, prompt, project_id=project_id, headers=headers, extra_body=extra_body
         )
         with observed(core, "run_job", call.project_id or "", None, active=False) as observation:
-            observed_core = evolve(
-                core, observation=observation
-            )  # the requests belong to the operation run_job
+            observed_core = evolve(core, observation=observation)  # the requests belong to run_job
             state = await create(observed_core, call, dedupe_key)
             if on_created is not None:
                 handle = JobHandle(core, state)

@@ -389,9 +389,7 @@ class _Attempts:
             return None
         if 400 <= (getattr(error, "proxy_status", None) or 0) < 500:
             return None  # a proxy counts wrong passwords, and then locks the account
-        if (
-            self.blocked is not None
-        ):  # the block replaces the pause, and the wait for a slot has its own limits
+        if self.blocked is not None:  # the block replaces the pause; the wait for a slot has its own limits
             self.sent_back += 1
             log.warning(
                 "%s waits for a slot again, because the service refused it: %s",

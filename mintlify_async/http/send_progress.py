@@ -91,7 +91,7 @@ class Sending:
     @property
     def next_step(self) -> str:
         """What the user should do if the outcome of the request is unknown."""
-        if self.dedupe_key is None:
+        if self.dedupe_key is None or not self.body_read:  # without a first byte, the key may have no claim
             return "look at the dashboard or the repository before you send it again"
         return (
             f"call it again with dedupe_key {printable(self.dedupe_key, 80)!r}, which sends nothing, and "

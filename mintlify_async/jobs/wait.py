@@ -131,11 +131,11 @@ class JobWait:
             failing_for = max(
                 seconds, now - (self._began if self._succeeded_at is None else self._succeeded_at)
             )
-        waited, certain_in = now - self._began, state.certain_in(now)
+        waited, job, certain_in = now - self._began, state.job, state.certain_in(now)
         error = JobTimeoutError(
-            _timeout_text(state, waited, certain_in, last_error, failing_for),
+            _timeout_text(state.key[1], job, waited, certain_in, last_error, failing_for),
             ref=state.ref,
-            job=state.job,
+            job=job,
             waited=waited,
             certain_in=certain_in,
             error=last_error,
@@ -175,14 +175,14 @@ class JobWait:
 
 
 def _timeout_text(
-    state: JobState,
+    id: str,
+    job: Job | None,
     waited: float,
     certain_in: float | None,
     error: Exception | None,
     failing_for: float | None,
 ) -> str:
     """Return the text of a JobTimeoutError with these attributes."""
-    job = state.job
     seen = "never seen" if job is None else printable(job.status)
     if failing_for is not None:
         text = f"no poll has succeeded for {failing_for:.1f} s"
@@ -198,4 +198,4 @@ def _timeout_text(
         known = seen == "active"
         text += "; it keeps running at the service" if known else ", a status that this version does not know"
     cause = "" if error is None else f": {error}"
-    return f"job {printable(state.key[1])}: {text}{cause}"
+    return f"job {printable(id)}: {text}{cause}"

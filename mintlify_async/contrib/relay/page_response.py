@@ -91,7 +91,7 @@ class PageResponse(Response):
                                 frames, reading = KEEP_ALIVE, False
                             else:
                                 reading = True
-                                limit.move(now + (SILENCE if started else FIRST_COMMENT))
+                                limit.move(time() + (SILENCE if started else FIRST_COMMENT))
                                 frames, place = await log.read(place)
                                 reading = False
                                 now = time()

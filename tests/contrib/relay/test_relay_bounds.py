@@ -53,6 +53,38 @@ async def test_a_live_event_sets_no_timer(monkeypatch):
     assert len(timers) < 10
 
 
+class SharedLog(MemoryLog):
+    """A log whose data arrives after a second, as from another worker. It counts the cancelled reads."""
+
+    cancelled = 0
+
+    async def read(self, place):
+        try:
+            await asyncio.sleep(1)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return (b"data: %d\n\n" % place, place + 1) if place < 6 else (None, place)
+
+
+async def test_a_page_that_accepts_each_piece_late_gets_every_piece_and_no_comment():
+    """The silence of a log is counted from its read, not from the piece before, which the page took late."""
+    log, sent = SharedLog(), []
+
+    async def send(message):
+        sent.append(message.get("body"))
+        await asyncio.sleep(20)
+
+    @asynccontextmanager
+    async def opened():
+        yield log
+
+    with virtual_time():
+        await PageResponse(opened())({"method": "POST"}, asyncio.Event().wait, send)
+    assert sent == [None, *(b"data: %d\n\n" % number for number in range(6)), b""]
+    assert log.cancelled == 0
+
+
 async def test_a_live_event_wakes_one_task():
     """A reader that waits reads the service. When it leaves, the next one does, then the answer's task."""
     log, arriving, steppers = MemoryLog(), asyncio.Queue[bytes](), list[Any]()
