@@ -123,6 +123,11 @@ class History:
         return evolve(remaining_history, system_messages=tuple(system_messages))
 
 
+def turns_to_send(max_messages: int | None) -> int | None:
+    """Return the number of turns that a question needs: most turns have two messages. None means all turns."""
+    return None if max_messages is None else (max_messages + 1) // 2
+
+
 def messages_to_send(
     history: History, question: Sequence[Message], max_messages: int | None
 ) -> list[Message]:

@@ -19,7 +19,7 @@ from ..runtime.lasting_steps import KeptStep, Recordings
 from ..runtime.tasks import compute
 from ..storage.sql_store import SQLStore
 from ..storage.store import Store, new_version
-from .history import History, TurnQuestion
+from .history import History, TurnQuestion, turns_to_send
 from .records import (
     NAME_CHARACTERS,
     ConversationKeys,
@@ -86,8 +86,7 @@ class Transcript:
         max_messages, store = self.settings.max_messages, self.settings.store
         if store is None:
             return
-        # The number of turns to send with a question. Most turns have two messages.
-        count = None if max_messages is None or replacing is not None else (max_messages + 1) // 2
+        count = turns_to_send(max_messages) if replacing is None else None
         if self._is_read:
             head = (await store.read([self._keys.head])).records.get(self._keys.head)
             version = None if head is None else head.version

@@ -6,16 +6,19 @@ import asyncio
 import json
 import logging
 import math
+import re
 from functools import partial
 
 import anyio
 import pytest
+from aioresponses import aioresponses
 from attrs import evolve
 
 from mintlify_async import (
     ConfigurationError,
     Ledger,
     MemoryStore,
+    MintlifySession,
     OutcomeUnknownError,
     PollPolicy,
     Quota,
@@ -589,6 +592,21 @@ async def test_a_key_is_free_while_a_refused_call_pauses(service, troubled):
         assert await Ledger(troubled).find("k") is None
         await creating
     assert troubled.states == ["sending", "released", "sending", "done"]
+
+
+async def test_an_unknown_outcome_names_the_key_only_if_the_key_has_a_claim(service, troubled):
+    """The key is safe to use again. A substitute for aiohttp's session wrote no byte, so the key may be free."""
+    service.script.create_job(fault=Reset())
+    async with service.session(ledger=troubled) as session:
+        with pytest.raises(OutcomeUnknownError, match=r"call it again with dedupe_key 'k'"):
+            await session.create_job("Fix it", dedupe_key="k")
+    with aioresponses() as web:
+        web.post(re.compile(".*"), status=502)
+        async with MintlifySession(
+            admin_key="mint_0123456789", project_id="p", ledger=MemoryStore()
+        ) as session:
+            with pytest.raises(OutcomeUnknownError, match="look at the dashboard"):
+                await session.create_job("Fix it", dedupe_key="k")
 
 
 @pytest.mark.parametrize(("locked", "posts"), [(1, 2), (30, 1)])
