@@ -124,7 +124,7 @@ class History:
 
 
 def turns_to_send(max_messages: int | None) -> int | None:
-    """Return the number of turns that a question needs: most turns have two messages. None means all turns."""
+    """Return how many turns a question needs, since most turns have two messages. None means all turns."""
     return None if max_messages is None else (max_messages + 1) // 2
 
 
