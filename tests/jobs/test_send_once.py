@@ -595,7 +595,7 @@ async def test_a_key_is_free_while_a_refused_call_pauses(service, troubled):
 
 
 async def test_an_unknown_outcome_names_the_key_only_if_the_key_has_a_claim(service, troubled):
-    """The key is then safe to use again. A substitute for the HTTP session wrote no byte: the key may be free."""
+    """The key is then safe to use again. A substitute for the HTTP session may leave the key free."""
     service.script.create_job(fault=Reset())
     async with service.session(ledger=troubled) as session:
         with pytest.raises(OutcomeUnknownError, match=r"call it again with dedupe_key 'k'"):
