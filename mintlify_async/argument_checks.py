@@ -374,15 +374,15 @@ def check_job_id(value: object, name: str = "job_id") -> str:
     return value
 
 
-def check_segment(value: object, name: str) -> str:
-    """Return *value* if it can be one segment of a path. It was probably copied by a person.
+def check_segment(value: object, name: str, *, source: str = "the identifier from the dashboard") -> str:
+    """Return *value* if it can be one segment of a path. A person has probably copied it from *source*.
 
     Raises:
         ConfigurationError: As for :func:`check_job_id`. Blank text and control characters are also refused.
     """
     if isinstance(value, str):
         if not value.strip():
-            raise ConfigurationError(f"{name} is empty; give the identifier from the dashboard", field=name)
+            raise ConfigurationError(f"{name} is empty; give {source}", field=name)
         if re.search(r"[\0-\x1f\x7f]", value):
             raise ConfigurationError(f"{name} has a control character; remove it", field=name)
     return check_job_id(value, name)

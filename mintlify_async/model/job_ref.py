@@ -224,7 +224,7 @@ def job_id_in(text: object, name: str) -> str:
     """
     if is_reference(text):
         return JobRef.parse(text).id
-    job_id = check_segment(text, name)
+    job_id = check_segment(text, name, source="the job's id, or the text of job.ref")
     if job_id != job_id.strip():
         raise ConfigurationError(f"{name} begins or ends with white space; remove it", field=name)
     if job_id.startswith("{") and _has_a_name(job_id):

@@ -250,3 +250,10 @@ def test_a_handle_does_not_travel():
     """Pickling a handle says to carry its reference."""
     with pytest.raises(TypeError, match=r"\.ref"):
         pickle.dumps(FakeAgent().job())
+
+
+@pytest.mark.parametrize("empty", ["", "  "])
+def test_an_empty_reference_is_told_where_to_find_one(session, empty):
+    """No dashboard shows the id of a job that a program created."""
+    with pytest.raises(ConfigurationError, match=r"give the job's id, or the text of job\.ref"):
+        session.job(empty)
