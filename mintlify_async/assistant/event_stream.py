@@ -465,7 +465,10 @@ class MessageStream:
 
     @property
     def text_so_far(self) -> str:
-        """Like :attr:`text`, for a caller that reads the text once, so later events cost no extra time."""
+        """Like :attr:`text`, but the text is not kept, so later events cost no extra time.
+
+        For a caller that reads the text only once.
+        """
         return self.growing_text().initial
 
     @property

@@ -512,7 +512,8 @@ class Reply(Extras, AsyncOnly):
             self._turn.stepped()
         grace = (AFTER_DONE if stream.done_seen else AFTER_FINISH) if stream.complete else None
         try:
-            # No local variable, because the bytes may repeat a key, and later errors show this frame.
+            # Without a local variable. The server may send a key back in these bytes, and tools show the
+            # variables of this frame with a later error.
             _feed(stream, await live_response.read(stream.events_seen, grace))
         except MintlifyError as error:
             if isinstance(error, APITimeoutError) and error.phase == "first_event":

@@ -18,7 +18,11 @@ from ..storage import Store
 from .error_advice import UsageError
 
 LEDGER_VARIABLE: Final = "MINTLIFY_LEDGER"
-"""The variable for the ledger of a command without ``--ledger``. Other users cannot see a password in it."""
+"""The variable for the ledger of a command without ``--ledger``.
+
+Other users of the computer can see a flag, but not a variable. So only the URL in this variable may contain a
+password.
+"""
 
 
 @asynccontextmanager

@@ -87,7 +87,8 @@ class Verification:
         rows: The result for each assumption.
         trouble: Failures that show nothing about an assumption.
         unknown: The unknown types and fields of events.
-        foreign: The error of a response that may come from another server. The row "base URL" decides.
+        foreign: The error of a response that may come from another server. It becomes the result of the row
+            "base URL", if no other response shows that the base URL is right.
     """
 
     make: MakeSession

@@ -3,7 +3,7 @@
 The lock belongs to the conversation in its store, not to one object. So a bot may make a new
 :class:`~mintlify_async.conversation.conversation.Conversation` for each message, and two messages of one user
 still run one after the other. Each event loop has its own locks. If two loops use one stored conversation at
-the same time, the version in the store decides.
+the same time, the version in the store decides which turn is saved.
 """
 
 from __future__ import annotations

@@ -323,7 +323,7 @@ class _Attempts:
         raise self.error from self.error.__cause__
 
     async def _take(self, slot: Lease) -> Lease:
-        """Take *slot*, and wait as long as the call may wait. This also limits the store."""
+        """Take *slot*, and wait as long as the call may wait. The call's time also limits the store."""
         until = self.sending.until if self.waits else self.deadline
         deadline, limited_by = until, "timeout= of the call"
         if self.last_start < until:
@@ -523,7 +523,8 @@ async def _revealed(key: Key, operation: str) -> Secret:
     except MintlifyError:
         raise
     except Exception as error:
-        # Only the class, because the text and the frames of a function with the key may show the key.
+        # Only the class of the error is reported. The function has the key, so the error's text and frames
+        # may show the key.
         kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
     raise APIConnectionError(
         f"{operation}: the function that makes the {key.kind} key failed with {kind}; nothing was sent",

@@ -118,7 +118,8 @@ class RequestBody(payload.Payload):
     ) -> aiohttp.ClientResponse:
         """Run as the innermost middleware of a borrowed session, because others may replace the body.
 
-        A replaced body does not ask before it writes, so its request counts as sent before it is connected.
+        A body of another middleware does not call ``first_byte`` before it writes. So this method calls it,
+        and the request counts as sent before the connection is open.
         """
         if request.body is not self:
             await self._sending.first_byte(self._attempt)

@@ -265,7 +265,8 @@ class PostgresStore:
 def _begin(seconds: float) -> str:
     """Return the statements that start a transaction of at most *seconds*.
 
-    The isolation level is set, because with the level of a role a count could be wrong.
+    The transaction sets its isolation level, because a role can have another default level. With another
+    level, a count could be wrong.
     """
     settings = [
         f"SET LOCAL {name}_timeout = {min(LARGEST_INT, max(1, round(seconds * 1000 * part)))}"

@@ -93,7 +93,8 @@ FROM t, v LEFT JOIN c ON true ORDER BY c.nr"""
 # $1 logs, $2 slot.
 _REFUND: Final = "DELETE FROM {table} WHERE key = ANY($1::text[]) AND slot = $2::text AND slot <> ''"
 
-# $1 keys of records and logs. Skips locked rows, because the other transaction writes a current date.
+# $1 keys of records and logs. Skips locked rows, because the transaction that locked them writes a current
+# date.
 _CORRECT: Final = f"""{_NOW},
 ahead AS MATERIALIZED (SELECT r.key, r.slot FROM t, {{table}} r
     WHERE r.key = ANY($1::text[]) AND r.since > t.now FOR UPDATE OF r SKIP LOCKED)
@@ -154,8 +155,8 @@ class Statements:
     def locks(self, numbers: Iterable[int]) -> list[str]:
         """Return the statements that lock *numbers* until the end of the transaction.
 
-        A lock is a number in the whole database. The number is combined with the table's own number, which
-        does not depend on how the table's name is written.
+        All tables of a database share the numbers of locks. So each number is combined with the table's own
+        number, which does not depend on how the table's name is written.
         """
         return [
             f"SELECT pg_advisory_xact_lock('{n}'::int8 # '{self.table}'::regclass::oid::int8)"

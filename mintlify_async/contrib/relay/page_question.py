@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Wire = dict[str, Any]
 
-ID_CHARACTERS = 200  # useChat makes ids of 16 characters, the service of fewer than 100
+ID_CHARACTERS = 200  # ids from useChat have 16 characters, and ids from the service have fewer than 100
 ADDRESS_CHARACTERS = 2_000  # browsers and servers accept little more
 NAME_CHARACTERS = 1_000  # a title, a file's name, a media type, a source's id
 MOST_PARTS = 1_500  # of all messages that are sent, because the session checks each part

@@ -104,7 +104,7 @@ class ArrivingBodies:
         return body in self._bodies
 
     def _end_largest(self) -> None:
-        """End the largest body of the address with the most bytes. Its bytes are freed immediately."""
+        """End the largest body of the IP address that has the most bytes. The body's bytes are freed now."""
         address = max(self._sizes, key=self._sizes.__getitem__)
         of_address = (body for body in self._bodies if body.address == address)
         largest = max(of_address, key=lambda body: body.size)

@@ -1,7 +1,8 @@
 """One running answer. A task asks the question and writes the web page's events to a log.
 
 The task ends when the answer has ended, when a user pressed Stop, when the chat's next question came, or when
-the answer had no reader for the grace period. Responses to web pages read the log, and may start and end.
+the answer had no reader for the grace period. Responses to web pages read the log. They may start and end at
+any time.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ class Asker:
         user: The user's id.
         address: The IP address, or its prefix, as named by :class:`.ClientAddresses`.
         chat_id: The chat's id from the page, or None.
-        chat_key: The name of the chat in a store, which shows no user and no chat. Without a chat, "".
+        chat_key: The name of the chat in a store. It is a hash, from which nobody can read the user or the
+            chat. Without a chat, "".
     """
 
     user: str
