@@ -185,7 +185,7 @@ class Verification:
             case UnexpectedResponseError():
                 self.broken("framing", error)
             case StreamError():
-                pass  # recorded with the events
+                pass  # _stream() records this error
             case _:
                 self._failed(error)
                 return isinstance(error, APIStatusError) and error.status >= 400
@@ -209,7 +209,7 @@ class Verification:
                 self.broken("part shapes", error)
             case StreamInterruptedError(__cause__=None):
                 self.broken("a stream has ended", error, "except StreamInterruptedError: error.text")
-            case _:  # from the network or the service
+            case _:  # an error of the network or the service
                 self._failed(error)
 
     def _request_id(self, headers: Mapping[str, str]) -> None:

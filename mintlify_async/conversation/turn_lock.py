@@ -22,7 +22,8 @@ from ..runtime.logs import log_fields, logged_if_slow
 from ..runtime.tasks import running_loop
 
 STEPS_APART: Final = 5.0
-"""If no task reads a turn's reply, the turn is abandoned this many seconds after a task's success."""
+"""If a turn's task has ended without an error, the turn is abandoned after this many seconds. In this time,
+another task may continue to read the reply."""
 
 _BEHIND_ANOTHER: Final = "a question waits for another turn of its conversation to end"
 _fields: Final = partial(log_fields, "ask")

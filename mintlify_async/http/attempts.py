@@ -275,7 +275,7 @@ class _Attempts:
             key, slot = await self.resources.transport.unless_closed(
                 self.sending.ready(self._key_and_slot(pause))
             )
-            if cancel_requests() > cancelled:  # swallowed by the user's key function or store
+            if cancel_requests() > cancelled:  # the user's key function or store swallowed it
                 raise asyncio.CancelledError
         except BaseException:
             if slot is not None:
@@ -301,7 +301,7 @@ class _Attempts:
             async with block:
                 return await _revealed(self.core.options.key(self.call.operation.key), self.name)
         except TimeoutError:
-            pass  # of this block, because a TimeoutError of the function is an APIConnectionError
+            pass  # the block's time is over. _revealed() translates a TimeoutError of the function
         what = "the function that makes the key did not return"
         raise timed_out(self.name, limit.phase, limit.seconds, "no", what)
 
@@ -544,7 +544,7 @@ def _scope(place: str, key: str | None, fp: str) -> QuotaScope:
 
 
 def _hide(answer: LiveResponse | WholeResponse, secret: str) -> None:
-    """Mask the session's secrets in *answer*, because a server may repeat them."""
+    """Mask the session's secrets in *answer*, because a server may send them back."""
     if len(secret) < SHORTEST_SECRET:
         return
     body = answer.body.decode("utf-8", "surrogateescape") if isinstance(answer, WholeResponse) else ""

@@ -416,5 +416,5 @@ class Ledger:
 def _recorded_job(key: str, record: Record) -> RecordedJob:
     claim = read_claim(key, record)
     result = claim.result or ""
-    job_id = JobRef.parse(result).id if is_reference(result) else result  # of a follow-up
+    job_id = JobRef.parse(result).id if is_reference(result) else result  # a follow-up's is a reference
     return RecordedJob(key=key, operation=claim.operation, job_id=job_id, since=claim.since)

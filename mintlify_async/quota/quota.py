@@ -341,7 +341,7 @@ class Lease:
                 line.leave()
 
     async def _wait_in_line(self, deadline: float, limited_by: str) -> QuotaExceededError | None:
-        """Wait in the line of all calls, and take the slot. If the user's share is used up, return the error."""
+        """Wait in the line of all calls and take a slot. If the user's share is used up, return the error."""
         time, away_since = asyncio.get_running_loop().time, math.inf
         with self._quota.lines.join(self._gate.name, nested=self._gate.user_line is not None) as line:
             await _enter(line, deadline, limited_by)

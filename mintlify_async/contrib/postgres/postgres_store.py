@@ -53,8 +53,8 @@ class PostgresStore:
     several calls of ``asyncio.run``, and :meth:`close` closes the connections. With a function, the store
     belongs to the event loop that uses it first.
 
-    Each step is a separate transaction, never a part of your transaction. Otherwise a claim that you roll
-    back would be sent again. PgBouncer may be used, also in transaction mode.
+    Each step is a separate transaction, never a part of your transaction. Otherwise your rollback could
+    remove a claim, and its request would be sent again. PgBouncer may be used, also in transaction mode.
 
     Conversations contain the keys of threads.
 
@@ -196,7 +196,7 @@ class PostgresStore:
         await self._statement(self._sql.refund, [window.key for window in windows], slot)
 
     async def _correct(self, keys: Collection[str]) -> None:
-        with suppress(StateError):  # the server is read-only
+        with suppress(StateError):  # a read-only server refuses this
             await self._statement(self._sql.correct, list(keys))
 
     async def _clean_at_times(self) -> None:

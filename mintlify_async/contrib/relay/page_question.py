@@ -160,7 +160,7 @@ def _characters(part: Wire) -> int:
 
 
 def _seal(body: Wire, history: list[Any]) -> str | None:
-    """Return the sealed thread, which is the ``threadId`` of the request or of the newest answer with one."""
+    """Return the sealed thread: the ``threadId`` of the request, or of the newest answer that has one."""
     metadata = [message.get("metadata") for message in reversed(history) if message["role"] == "assistant"]
     tokens = [body.get("threadId"), *(data.get("threadId") for data in metadata if is_object(data))]
     token = next((token for token in tokens if token is not None), None)

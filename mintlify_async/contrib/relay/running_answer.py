@@ -49,8 +49,8 @@ log = logging.getLogger("mintlify_async.relay")
 Outcome = Literal["finished", "failed", "left", "interrupted"]
 EndHook = Callable[["RelayedAnswer"], object]
 
-MAX_BYTES = 8 * 1024 * 1024  # of one answer, and a larger answer ends with an error
-TURN_BYTES = 32 * 1024  # written in one cycle of the event loop, before other tasks run
+MAX_BYTES = 8 * 1024 * 1024  # maximum size of one answer. A larger answer ends with an error
+TURN_BYTES = 32 * 1024  # bytes written in one cycle of the event loop, before other tasks run
 MAKE_WAY = 2.0  # maximum seconds that a chat's next question waits for the running answer to stop
 BEAT = 0.5  # seconds between writes of a silent answer. A write shows that its worker is alive, and gets Stop
 
@@ -304,7 +304,7 @@ class RunningAnswer:
         if self._reply is not None:
             try:
                 await self._reply.close()
-            except Exception as error:  # from the store
+            except Exception as error:  # the store failed
                 self._fail(error)
 
     def _ending(self) -> Outcome:
@@ -381,7 +381,10 @@ class RunningAnswer:
             self.resumable = False
 
     async def _copy(self, shared: RedisStreamStore) -> None:
-        """Copy the log to *shared* until the answer ends. A write returns Stop, and whether others read."""
+        """Copy the log to *shared* until the answer ends.
+
+        Each write returns whether the answer must stop, and whether it has a reader on another worker.
+        """
         loop_time = asyncio.get_running_loop().time
         place, written, away = 0, loop_time(), False
         while True:
