@@ -292,7 +292,8 @@ def _is_whole(text: str) -> bool:
         return True
     try:
         text.encode()
-    except UnicodeEncodeError:  # a JSON text may contain both surrogates of each pair, which JSON joins
+    except UnicodeEncodeError:
+        # A string may contain surrogate pairs. In JSON, each pair becomes one character.
         return _HALF_PAIR.search(text) is None
     return True
 
@@ -358,7 +359,7 @@ def check_dedupe_key(key: object) -> str:
 
 
 def check_job_id(value: object, name: str = "job_id") -> str:
-    """Return *value*, an id of the service, if it can be one segment of a path.
+    """Return *value*, an id that the service gave, if it can be one segment of a path.
 
     Raises:
         ConfigurationError: *value* is not a string, or is empty, ``.`` or ``..``.

@@ -390,8 +390,8 @@ class AssistantError(StreamError):
     """The service reported an error within the stream, with an ``error`` event.
 
     Attributes:
-        error_text: The error text of the service, from any field name that is known for it. If the event has
-            none, the event's JSON. Empty if the event has no fields.
+        error_text: The service's error text, read from each field that contains a message. If no field
+            does, the event's JSON. Empty if the event has no fields.
     """
 
     def __init__(self, message: str, *, error_text: str = "", **kept: Any) -> None:

@@ -214,7 +214,7 @@ class MessageStream:
         Args:
             headers: The headers of the response, with names in lower case.
             thread_headers: The names of the headers with the thread's id and its key.
-            secret: The API key. No error may show it, even if the answer repeats it.
+            secret: The API key. No error may show it, even if the answer contains it.
         """
         self._finder.secret = secret
         self._finder.look_in_headers(headers, thread_headers)
@@ -290,8 +290,8 @@ class MessageStream:
             self._note_text(delta)
         return delta
 
-    # An answer may repeat a key, and tools show the variables of an error's frames. So errors are returned to
-    # a frame without the data, and this frame raises them.
+    # The server may send a key back in an answer, and tools show the variables of an error's frames. So
+    # errors are returned to a frame without the data, and this frame raises them.
 
     def _take(self, data: str) -> StreamEvent | StreamError | None:
         """Decode and apply one event. Return an error if it is wrong. Return None if *data* is no event."""
@@ -465,7 +465,10 @@ class MessageStream:
 
     @property
     def text_so_far(self) -> str:
-        """Like :attr:`text`, for a caller that reads the text once, so later events cost no extra time."""
+        """Like :attr:`text`, but the text is not kept, so later events cost no extra time.
+
+        For a caller that reads the text only once.
+        """
         return self.growing_text().initial
 
     @property
@@ -491,7 +494,7 @@ class MessageStream:
 
 
 def _words_of(error: ErrorEvent) -> str:
-    """Return the text of *error*, from any field name that the service uses."""
+    """Return the text of *error*, read from each field that contains a message."""
     if not error.extra:
         return error.error_text
     words = words_in({"errorText": error.error_text, **error.extra})

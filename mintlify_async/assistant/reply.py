@@ -160,7 +160,7 @@ class Reply(Extras, AsyncOnly):
         self._live: LiveResponse | None = None
         self._connections: object = None  # kept open until the answer has ended
         self._response: ResponseInfo | None = None
-        self._unsaved: Finish | None = None  # was read, but the turn is not saved yet
+        self._unsaved: Finish | None = None  # the last event, until its turn is saved
         self._error: Exception | None = None  # raised by every later ``await``
         self._unraised: MintlifyError | None = None  # the error of the answer, until a step raises it
         self._answer: Answer | None = None
@@ -336,7 +336,7 @@ class Reply(Extras, AsyncOnly):
             StateError: Another task is reading the reply, or another turn of the conversation is running.
             StoreConflictError: The store has a newer turn. Errors of a store have the attribute ``answer``.
         """
-        self._made_at = None  # now, because the task may be cancelled before its first step
+        self._made_at = None  # cleared now, because the task may be cancelled before its first step
         return self._run()
 
     async def _run(self) -> Answer:
@@ -512,7 +512,8 @@ class Reply(Extras, AsyncOnly):
             self._turn.stepped()
         grace = (AFTER_DONE if stream.done_seen else AFTER_FINISH) if stream.complete else None
         try:
-            # No local variable, because the bytes may repeat a key, and later errors show this frame.
+            # Without a local variable. The server may send a key back in these bytes, and tools show the
+            # variables of this frame with a later error.
             _feed(stream, await live_response.read(stream.events_seen, grace))
         except MintlifyError as error:
             if isinstance(error, APITimeoutError) and error.phase == "first_event":
@@ -543,7 +544,7 @@ class Reply(Extras, AsyncOnly):
         If the turn had finished and the store has a newer turn, ``StoreConflictError`` is raised.
         """
         self._shut()
-        error = sys.exception()  # of the `finally` or `aclosing` that calls this method
+        error = sys.exception()  # the error of the `finally` or `aclosing` that calls this method
         await self._end_turn(error if isinstance(error, asyncio.CancelledError) else None, left=True)
 
     aclose = close
@@ -631,7 +632,7 @@ class Reply(Extras, AsyncOnly):
             cancelled = isinstance(error, asyncio.CancelledError)
             await turn.ended(message, stream.thread, whole=whole, cancelled=cancelled)
         except Exception as problem:
-            problem.__dict__["answer"] = self._complete_answer()  # also on an error of another library
+            problem.__dict__["answer"] = self._complete_answer()  # set even on an error of another library
             self._error = problem
             if error is None:
                 raise

@@ -42,7 +42,7 @@ class SSEDecoder:
         self._line = StringIO()  # the line in progress
         self._line_bytes = 0
         self._data: list[str] = []  # the data lines of the event in progress
-        self._data_bytes = 0  # each with its line ending, so an empty line also has a length
+        self._data_bytes = 0  # counted with line endings, so an empty line also has a length
         self._after_cr = False  # a following LF belongs to the CR
 
     def feed(self, data: bytes) -> list[str]:

@@ -22,7 +22,7 @@ class ThreadFinder:
 
     Attributes:
         thread: The thread, with the fields that are known.
-        secret: The API key. No error may show it, even if the answer repeats it.
+        secret: The API key. No error may show it, even if the answer contains it.
     """
 
     def __init__(self, sent: Thread | None) -> None:

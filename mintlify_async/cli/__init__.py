@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _flushed(status)
     except SystemExit as end:  # argparse has printed the help or the error
         return end.code if isinstance(end.code, int) else USAGE
-    except KeyboardInterrupt:  # while modules are loaded, which takes a moment
+    except KeyboardInterrupt:  # Ctrl-C while modules are loaded, which takes a moment
         return INTERRUPTED
     except BrokenPipeError:  # the reading program has exited, as in `| head -1`, which is not an error
         return _flushed(CLOSED_PIPE)

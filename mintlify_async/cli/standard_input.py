@@ -77,7 +77,7 @@ def _decoded(data: bytes, source: str) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = "\0"
-    if "\0" in text:  # UTF-16, or no text
+    if "\0" in text:  # UTF-16, or not text at all
         raise UsageError(f"{source} is not text in UTF-8")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 

@@ -18,7 +18,11 @@ from ..storage import Store
 from .error_advice import UsageError
 
 LEDGER_VARIABLE: Final = "MINTLIFY_LEDGER"
-"""The variable for the ledger of a command without ``--ledger``. Other users cannot see a password in it."""
+"""The variable for the ledger of a command without ``--ledger``.
+
+Other users of the computer can see a flag, but not a variable. So only the URL in this variable may contain a
+password.
+"""
 
 
 @asynccontextmanager
@@ -49,7 +53,7 @@ async def open_ledger(options: argparse.Namespace, *, create: bool) -> AsyncGene
     elif scheme and ("://" in name or scheme[1].lower() in SCHEMES):
         known = ", ".join(f"{one}://" for one in SCHEMES)
         raise UsageError(f"the ledger {scheme[1]}:… is no SQLite file, and no URL that starts with {known}")
-    elif name == "git" or name.startswith("git:"):  # a ledger of 0.2, for which a file would protect nothing
+    elif name == "git" or name.startswith("git:"):  # a ledger of 0.2; a new file has none of its keys
         raise UsageError(f"--ledger {name}: git ledgers no longer exist; name a FILE that the next run keeps")
     else:
         yield _file_store(check_path(name, "ledger"), create=create)

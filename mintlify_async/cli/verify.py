@@ -87,7 +87,8 @@ class Verification:
         rows: The result for each assumption.
         trouble: Failures that show nothing about an assumption.
         unknown: The unknown types and fields of events.
-        foreign: The error of a response that may come from another server. The row "base URL" decides.
+        foreign: The error of a response that may come from another server. It becomes the result of the row
+            "base URL", if no other response shows that the base URL is right.
     """
 
     make: MakeSession
@@ -184,7 +185,7 @@ class Verification:
             case UnexpectedResponseError():
                 self.broken("framing", error)
             case StreamError():
-                pass  # recorded with the events
+                pass  # _stream() records this error
             case _:
                 self._failed(error)
                 return isinstance(error, APIStatusError) and error.status >= 400
@@ -208,7 +209,7 @@ class Verification:
                 self.broken("part shapes", error)
             case StreamInterruptedError(__cause__=None):
                 self.broken("a stream has ended", error, "except StreamInterruptedError: error.text")
-            case _:  # from the network or the service
+            case _:  # an error of the network or the service
                 self._failed(error)
 
     def _request_id(self, headers: Mapping[str, str]) -> None:

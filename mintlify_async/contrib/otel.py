@@ -43,12 +43,12 @@ SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai/0.1.0"
 
 ATTRIBUTES: Final[Mapping[str, str]] = {
     "conversation_id": "gen_ai.conversation.id",  # the id of the thread or of the job
-    "domain": "gen_ai.agent.id",  # and gen_ai.agent.name
+    "domain": "gen_ai.agent.id",  # also set as gen_ai.agent.name
     "finish_reason": "gen_ai.response.finish_reasons",
     "input": "gen_ai.input.messages",  # the question or prompt without the history, only with capture_content
     "output": "gen_ai.output.messages",  # only with capture_content
     "pr_link": "mintlify.job.pr_link",
-    "project_id": "gen_ai.agent.id",  # and gen_ai.agent.name
+    "project_id": "gen_ai.agent.id",  # also set as gen_ai.agent.name
     "server_address": "server.address",
     "server_port": "server.port",
     "status": "mintlify.job.status",

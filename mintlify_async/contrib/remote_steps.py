@@ -107,7 +107,8 @@ async def in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
     """
     hidden: list[BaseException] = []
     task = asyncio.ensure_future(_keeping_hidden_error(step, hidden))
-    limit = TimeLimit(asyncio.get_running_loop().time() + seconds)  # an arrived response is read first
+    # A response that has already arrived is read before this limit ends the wait.
+    limit = TimeLimit(asyncio.get_running_loop().time() + seconds)
     try:
         with suppress(TimeoutError), limit:
             await asyncio.wait([task])

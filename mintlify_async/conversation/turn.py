@@ -54,11 +54,11 @@ class ConversationTurn:
         default="waiting", init=False
     )
     _lock: TurnLock | None = field(default=None, init=False)  # set from the start until the turn is over
-    _deadline: float = field(default=math.inf, init=False)  # of the answer, by the loop's time
+    _deadline: float = field(default=math.inf, init=False)  # when the answer must end, by the loop's time
     _close_reply: CloseIfUnused | None = field(default=None, init=False)
     _shown_extent: tuple[int, str | None] | None = field(
         default=None, init=False
-    )  # set by edits(): number of shown characters, and the site
+    )  # set by edits(): the number of shown characters, and the site URL
     _answer: tuple[Message, Thread | None] | None = field(default=None, init=False)  # the answer to save
     _new_history: History | None = field(default=None, init=False)  # the history with the answer to save
     _recordings: Recordings | None = field(default=None, init=False)  # of the loop on which the turn started

@@ -3,7 +3,7 @@
 The lock belongs to the conversation in its store, not to one object. So a bot may make a new
 :class:`~mintlify_async.conversation.conversation.Conversation` for each message, and two messages of one user
 still run one after the other. Each event loop has its own locks. If two loops use one stored conversation at
-the same time, the version in the store decides.
+the same time, the version in the store decides which turn is saved.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from ..runtime.logs import log_fields, logged_if_slow
 from ..runtime.tasks import running_loop
 
 STEPS_APART: Final = 5.0
-"""If no task reads a turn's reply, the turn is abandoned this many seconds after a task's success."""
+"""If a turn's task has ended without an error, the turn is abandoned after this many seconds. In this time,
+another task may continue to read the reply."""
 
 _BEHIND_ANOTHER: Final = "a question waits for another turn of its conversation to end"
 _fields: Final = partial(log_fields, "ask")

@@ -275,7 +275,7 @@ class _Attempts:
             key, slot = await self.resources.transport.unless_closed(
                 self.sending.ready(self._key_and_slot(pause))
             )
-            if cancel_requests() > cancelled:  # swallowed by the user's key function or store
+            if cancel_requests() > cancelled:  # the user's key function or store swallowed it
                 raise asyncio.CancelledError
         except BaseException:
             if slot is not None:
@@ -301,7 +301,7 @@ class _Attempts:
             async with block:
                 return await _revealed(self.core.options.key(self.call.operation.key), self.name)
         except TimeoutError:
-            pass  # of this block, because a TimeoutError of the function is an APIConnectionError
+            pass  # the block's time is over. _revealed() translates a TimeoutError of the function
         what = "the function that makes the key did not return"
         raise timed_out(self.name, limit.phase, limit.seconds, "no", what)
 
@@ -323,7 +323,7 @@ class _Attempts:
         raise self.error from self.error.__cause__
 
     async def _take(self, slot: Lease) -> Lease:
-        """Take *slot*, and wait as long as the call may wait. This also limits the store."""
+        """Take *slot*, and wait as long as the call may wait. The call's time also limits the store."""
         until = self.sending.until if self.waits else self.deadline
         deadline, limited_by = until, "timeout= of the call"
         if self.last_start < until:
@@ -523,7 +523,8 @@ async def _revealed(key: Key, operation: str) -> Secret:
     except MintlifyError:
         raise
     except Exception as error:
-        # Only the class, because the text and the frames of a function with the key may show the key.
+        # Only the class of the error is reported. The function has the key, so the error's text and frames
+        # may show the key.
         kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
     raise APIConnectionError(
         f"{operation}: the function that makes the {key.kind} key failed with {kind}; nothing was sent",
@@ -543,7 +544,7 @@ def _scope(place: str, key: str | None, fp: str) -> QuotaScope:
 
 
 def _hide(answer: LiveResponse | WholeResponse, secret: str) -> None:
-    """Mask the session's secrets in *answer*, because a server may repeat them."""
+    """Mask the session's secrets in *answer*, because a server may send them back."""
     if len(secret) < SHORTEST_SECRET:
         return
     body = answer.body.decode("utf-8", "surrogateescape") if isinstance(answer, WholeResponse) else ""

@@ -76,7 +76,7 @@ def summarize(error: BaseException) -> CauseSummary:
 
 
 def timed_out(operation: str, phase: str, seconds: float, sent: Sent, what: str = "") -> APITimeoutError:
-    """Return the error for an attempt that got no response in time, or no *what*."""
+    """Return the error for an attempt whose time was over. *what* says what did not happen in this time."""
     words = {"connect": "could not connect", "first_event": "no event", "total": "not complete"}
     return APITimeoutError(
         f"{operation}: {what or words.get(phase, 'no answer')} within {seconds:g} s ({phase} timeout)",

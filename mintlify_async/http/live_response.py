@@ -37,7 +37,7 @@ class LiveResponse:
         at: When the current limit passes, by the loop's time.
         status: The HTTP status, a success.
         headers: The headers of the response, with names in lower case.
-        secret: The key that was sent. No error shows it, even if the body repeats it.
+        secret: The key that was sent. No error shows it, even if the body contains it.
         attempts: Number of times that the question was sent, up to this response.
         pending: Whether a task is reading.
         closed: Whether the connection was closed or returned to the pool.

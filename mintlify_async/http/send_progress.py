@@ -24,7 +24,7 @@ T = TypeVar("T")
 class Sending:
     """Records when the first byte of a request was written, however the request ends.
 
-    A call with a ``dedupe_key`` overrides the methods that are awaited: see ``jobs/send_once.py``.
+    For a call with a ``dedupe_key``, a subclass in ``jobs/send_once.py`` overrides async methods.
 
     Args:
         until: When the call must have ended, by the loop's time. Its waits for a slot, for a store and for

@@ -118,7 +118,8 @@ class RequestBody(payload.Payload):
     ) -> aiohttp.ClientResponse:
         """Run as the innermost middleware of a borrowed session, because others may replace the body.
 
-        A replaced body does not ask before it writes, so its request counts as sent before it is connected.
+        A body of another middleware does not call ``first_byte`` before it writes. So this method calls it,
+        and the request counts as sent before the connection is open.
         """
         if request.body is not self:
             await self._sending.first_byte(self._attempt)
@@ -263,7 +264,7 @@ class Transport:
         """Return this package's error for *error*, which ended a request before its headers arrived."""
         if sending.failure is not None:
             return sending.failure
-        if isinstance(error, MintlifyError):  # from the recorder
+        if isinstance(error, MintlifyError):  # an error of the recorder
             return error
         written = sending.sent_at is not None if call.body is not None else None
         if self._closed:  # any error is then a result of closing
@@ -357,7 +358,7 @@ class Transport:
         return WholeResponse(response.status, response.headers, bytes(body[:most]))
 
     async def close(self) -> None:
-        """Wake every task that waits to send, and close every open stream, then the own aiohttp sessions."""
+        """Wake every task that waits to send. Close every open stream, then this object's sessions."""
         self._closed = True
         self._limits.end()
         self._streams.end()
@@ -383,8 +384,8 @@ class Transport:
 class _Connector(aiohttp.TCPConnector):
     """A pool that does not use a connection again if bytes arrived while it was idle.
 
-    The next request would read those bytes as its response. aiohttp does not check this when it takes a
-    connection from its pool, and a check before the request's body would be too late.
+    Otherwise the next request would read those bytes as its response. aiohttp does not check this when it
+    takes a connection from its pool, and a check before the request's body would be too late.
     """
 
     async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:

@@ -129,7 +129,7 @@ async def post(core: Core, call: Call, sending: Sending) -> Job:
                 note(observation, conversation_id=job.id)
                 note_job(observation, job)
             return job
-    except BaseException as error:  # BaseExceptions of an observer, whose Exceptions are logged
+    except BaseException as error:  # also a BaseException of an observer, whose Exceptions are only logged
         if sending.job_id is not None:
             log.warning(
                 "%s was answered with job %s, but the call ended with %s",

@@ -1,6 +1,7 @@
 """Coordinates the calls with a ``dedupe_key`` on one event loop, and reads their ledger while they wait.
 
-Calls with the same key send one after the other, so twenty callers with one free slot of a quota get one job.
+Calls with the same key are sent one after the other, so twenty callers with one free slot of a quota get one
+job.
 A call that waits for a slot or for another process reacts to a change of its key within about a second. All
 waiting keys of a ledger are read in one step, because a read for each key would keep the store busy.
 """
@@ -126,7 +127,7 @@ class KeyWatch:
         self._timer = None
         try:
             self._look = start_task(self._read())
-        except BaseException:  # from a task factory, which may not fail at the next read
+        except BaseException:  # from a task factory. The next read may succeed
             for waiter in self._waiters:
                 waiter.look(None)
             self._plan()

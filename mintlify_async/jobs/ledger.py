@@ -49,8 +49,9 @@ SENDING_SECONDS: Final = 60.0
 """Seconds after a claim's lease, in which a claim that is *sending* may still get a result."""
 
 FREE: Final = "claimed"
-"""The state of a record that claims nothing; see :func:`release`. Version 0.3 wrote this state before it
-sent, with a lease. It takes over a record whose lease is 0, and would wait for ever for an unknown state."""
+"""The state of a record that claims nothing; see :func:`release`. Before version 0.3 sent a request, it
+wrote a record with this state and a lease. Version 0.3 takes over such a record if its lease is 0. For an
+unknown state, it would wait for ever."""
 
 FREE_SECONDS: Final = 3600.0
 """How long a record that claims nothing is kept, in seconds."""
@@ -219,7 +220,10 @@ def forget(snapshot: Snapshot, key: str) -> tuple[Changes, None]:
 
 
 def _held_by(snapshot: Snapshot, ours: Claim, *, unclaimed: bool = False) -> Claim | None:
-    """Return the claim on the key if *ours* made it and it is *sending*. With *unclaimed*, return *ours*."""
+    """Return the stored claim if its token is that of *ours* and its state is ``sending``, or None.
+
+    With *unclaimed*, if there is no claim on the key, return *ours*.
+    """
     holder = find(snapshot, ours.key)
     if holder is None and unclaimed:
         return evolve(ours, since=snapshot.now)
@@ -412,5 +416,5 @@ class Ledger:
 def _recorded_job(key: str, record: Record) -> RecordedJob:
     claim = read_claim(key, record)
     result = claim.result or ""
-    job_id = JobRef.parse(result).id if is_reference(result) else result  # of a follow-up
+    job_id = JobRef.parse(result).id if is_reference(result) else result  # a follow-up's is a reference
     return RecordedJob(key=key, operation=claim.operation, job_id=job_id, since=claim.since)

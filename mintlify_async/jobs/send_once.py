@@ -31,7 +31,8 @@ from .ledger import Claim, KeyHeldError, check_same, claim_keys, outcome_unknown
 log = logging.getLogger("mintlify_async")
 
 LOOK_AGAIN_SECONDS: Final = 0.25
-"""If the quota refuses a call, the call waits this many seconds, because another call with its key may send.
+"""If the quota refuses a call, the call waits this many seconds. In this time, another call with the same key
+may send its request.
 
 A call that waits for another call also reads an unreachable store again after this time.
 """

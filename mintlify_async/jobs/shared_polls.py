@@ -223,10 +223,10 @@ class PollScheduler:
     def _begin(self, poll: Poll) -> None:
         self._running[poll.key] = self._planned.pop(poll.key)  # a later wait gets a later poll
         try:
-            # A separate task with an empty context, because it serves all waits and ends with the last.
+            # A separate task with an empty context, because it serves all waits and ends with the last wait.
             work = look_at(poll.core, poll.state, poll.call)
             poll.task = start_task(work, contextvars.Context())
-        except BaseException as error:  # from a task factory, and the waits raise this error
+        except BaseException as error:  # an error of a task factory, which the waits raise
             del self._running[poll.key]
             poll.fail(error)
         else:
@@ -236,7 +236,7 @@ class PollScheduler:
         """Give the outcome of *poll* to its waits."""
         look = None
         del self._running[poll.key]
-        if task.cancelled():  # cancelled by other code, and the waits tolerate a failed poll
+        if task.cancelled():  # other code cancelled it. The waits tolerate this like a failed poll
             now = moment({})
             look = Look(now, now.time, error=APIConnectionError("other code has cancelled the poll"))
         elif (error := task.exception()) is not None:

@@ -34,7 +34,8 @@ DATE_SLACK: Final = 10.0
 
 IN_A_ROW: Final = ""
 """Takes the place of a final status if the result before this follow-up was not certain. Replicas may show
-the previous end for one window, and this follow-up's end later. So no end counts within one window."""
+the previous end for one window, and this follow-up's end later. So a final status counts only when one window
+has passed since the follow-up."""
 
 ROUNDING: Final = 1e-6
 """Tolerance in seconds, because a timer may be early by the clock's resolution."""
@@ -278,14 +279,20 @@ class JobState:
             return self.job if is_new and self.done else None
 
     def counts_in(self, now: float) -> float | None:
-        """Return the seconds until a poll here may accept the final status of the last poll, or None."""
+        """Return the seconds until a poll on this loop may confirm the last poll's final status.
+
+        None if there is no final status to confirm.
+        """
         with self._lock:
             if self._sending or not self._left or self.look is None or self.job is None or not self.job.done:
                 return None
             return max(0.0, self._left - (now - self.look.began.time))
 
     def certain_in(self, now: float) -> float | None:
-        """Return the seconds until a poll anywhere accepts the final status of the last poll, or None."""
+        """Return the seconds until a poll in any process certainly confirms the last poll's final status.
+
+        None if there is no final status to confirm.
+        """
         with self._lock:
             return None if self.counts_in(now) is None else max(0.0, self._certain_at - now)
 
@@ -411,7 +418,7 @@ def _is_newer(stamp: Stamp, other_stamp: Stamp) -> bool:
 
 
 class JobStates:
-    """The states of a session's jobs: those with a handle, and those with the latest follow-ups.
+    """The states of the jobs for which a session has a handle, and of the jobs with the latest follow-ups.
 
     Of other jobs, the object keeps only whether the last poll showed their end.
     """

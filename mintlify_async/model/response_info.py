@@ -75,7 +75,7 @@ class ResponseInfo(WireValue):
     Args:
         status: The HTTP status.
         headers: The headers, with names in lower case; read-only.
-        request_id: The service's id of the request, or None.
+        request_id: The request id that the service sent, or None.
         attempts: How many times the request was sent, up to this response.
         body: The JSON text of a job's record, in UTF-8, else empty. Equality and the repr ignore it.
     """

@@ -195,8 +195,8 @@ def read_value(
         **local_arguments: Arguments of the class for fields that are not in the JSON object.
 
     Raises:
-        DecodeProblem: *content* is not an object, or a field is missing or has another type. The message
-            continues the caller's name of the object, as in ``.url is missing``.
+        DecodeProblem: *content* is not an object, or a field is missing or has another type. The caller puts
+            its name of the object before the message, such as ``.url is missing``.
     """
     kind: Any = cls
     try:

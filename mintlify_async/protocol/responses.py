@@ -67,7 +67,7 @@ def read_job(
         UnexpectedResponseError: The body is not a job.
     """
     text = answer.text
-    # Only an escape can write the name of a key, or a lone surrogate, in another form.
+    # Without an escape, the name of a key stands in the JSON text as it is, and there is no lone surrogate.
     has_escapes = "\\" in text
     may_have_key = has_escapes or THREAD_KEY in text
     body = (mask_text(text) if may_have_key else text).encode()

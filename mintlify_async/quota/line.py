@@ -35,7 +35,7 @@ class Line:
         self.opens_at = -math.inf
         self.refusal: QuotaExceededError | None = None
         self._loop = asyncio.get_running_loop()
-        self._lock = asyncio.Lock()  # fair, so that the first that asks gets it first
+        self._lock = asyncio.Lock()  # fair: tasks get it in the order of their requests
         self._changed = asyncio.Event()
         self._warning: asyncio.TimerHandle | None = None
 

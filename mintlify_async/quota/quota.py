@@ -6,7 +6,7 @@ the service, and it stops before the service refuses. The rules:
 * Every attempt takes a slot, also a repeated attempt. A slot is given back only if nothing was sent.
 * The service may count in fixed or in sliding windows. So no window may exceed a limit, wherever it starts.
   For this, the store has the time of every slot.
-* A 429 of the service stops all calls that share the limit, for the time from ``block_seconds``.
+* A 429 of the service stops all calls that share the limit. :func:`block_seconds` returns for how long.
 """
 
 from __future__ import annotations
@@ -288,7 +288,8 @@ class Lease:
             deadline: When to stop waiting, by the running loop's time. If no slot becomes free before it, the
                 call does not wait.
             limited_by: The name of the deadline's source, for the error.
-            waited: The time for which the call has waited before, in seconds. ``max_wait`` limits the sum.
+            waited: The time for which the call has waited before, in seconds. ``max_wait`` limits this time
+                plus the time of the new wait.
 
         Raises:
             QuotaExceededError: No slot is free, or, in the mode ``"wait"``, none before *deadline*. Or the
@@ -340,7 +341,7 @@ class Lease:
                 line.leave()
 
     async def _wait_in_line(self, deadline: float, limited_by: str) -> QuotaExceededError | None:
-        """Wait in the line of all calls. Return None with a slot, or the refusal of the user's share."""
+        """Wait in the line of all calls and take a slot. If the user's share is used up, return the error."""
         time, away_since = asyncio.get_running_loop().time, math.inf
         with self._quota.lines.join(self._gate.name, nested=self._gate.user_line is not None) as line:
             await _enter(line, deadline, limited_by)
@@ -365,7 +366,8 @@ class Lease:
         line.opens_at = time() + wait
         if line.opens_at >= deadline:
             raise _limited(refusal, limited_by) from refusal.__cause__
-        # If the call asked within the margin, it would take the slot too early.
+        # Each wait ends with a margin of at most LONGEST_WAIT_MARGIN. No sleep ends inside the margin,
+        # because the call would then take the slot too early.
         is_last = wait <= LONGEST_SLEEP
         await line.sleep(time() + (wait if is_last else LONGEST_SLEEP - LONGEST_WAIT_MARGIN))
 

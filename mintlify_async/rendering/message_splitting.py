@@ -40,7 +40,10 @@ LOOKAHEAD: Final = HEAD_CHARACTERS + LONG_WORD
 """Number of characters to read after a message, because the text after a place decides its rank."""
 
 NEAR_CHARACTERS, FAR_CHARACTERS = 30, 240
-"""Number of characters to search first for words where a message may end, and then, if necessary."""
+"""Number of last characters in which to search for a place where a message may end.
+
+If the first number finds no place, the second number is used.
+"""
 
 INFO_CHARACTERS: Final = 20
 """Maximum length of a code block's language that is repeated when the block is opened again."""
@@ -53,7 +56,8 @@ _WORD: Final = re.compile(r"\S+")
 _MARKS: Final = re.compile(r"(?:[\s>]|(?:[-+*]|\d{1,9}[.)])(?=\s))*")
 _LIKE_BLOCK: Final = re.compile(r"```|~~~|(?:[-+*>]|#{1,6})(?=\s|\Z)|\d{1,9}(?:[.)](?=\s|\Z)|\Z)")
 """A word that would start another kind of block at the start of a message."""
-_MARK_STARTS: Final = frozenset("`~-+*>#0123456789")  # few words start so, and checking the rest is slower
+# Checked first, because few words start with one of these characters, and _LIKE_BLOCK is slower.
+_MARK_STARTS: Final = frozenset("`~-+*>#0123456789")
 
 LETTER, SPAN_WORD, SPAN_LINE, WORD, CODE_LINE, LINE, PARAGRAPH = range(7)
 """The ranks of places where a message may end, best last. SPAN_… are inside a link or other marked words."""

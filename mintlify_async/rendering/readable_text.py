@@ -1,8 +1,8 @@
 """The text of an answer for display, complete or while it grows. No I/O.
 
 A blank line separates text parts, the ``suggestions`` block is left out, and characters are complete. With
-the site URL, links to its pages become full URLs. All views of an answer's text use this class, so they
-agree.
+the site URL, links to its pages become full URLs. All views of an answer's text use :class:`ReadableText`, so
+they show the same text.
 """
 
 from __future__ import annotations

@@ -67,7 +67,8 @@ def session_keys(
         return _checked(variable, partial(Key, kind, source, assumptions, hint=hint))
 
     admin_key = key("admin", admin)
-    if admin_key.given and sys.platform == "emscripten":  # as the service says, the key belongs on a server
+    # The service's documentation says that this key must only be used on a server.
+    if admin_key.given and sys.platform == "emscripten":
         raise ConfigurationError("admin_key must not be used in a browser", field="admin_key")
     return admin_key, key("assistant", assistant)
 

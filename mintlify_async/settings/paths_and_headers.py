@@ -1,4 +1,4 @@
-"""The paths of the service, its prefixes of keys and its header names. It documents only some of them.
+"""The service's paths, key prefixes and header names. The service documents only some of them.
 
 Each of them is a field of :class:`Assumptions`, so a user can correct it. Each other assumption has a comment
 with the word "assumption" in the code. The page *What we assume* lists all.

@@ -110,7 +110,7 @@ class SQLStore(NothingToClose):
 
         Without this call, a :class:`MemoryStore` deletes them at its next write. The file of a
         :class:`SQLiteStore` contains them for 30 days or more, because the computer's clock may be wrong.
-        :meth:`mintlify_async.Conversation.delete` calls it for the turns of the conversation.
+        :meth:`mintlify_async.Conversation.delete` calls this method for the turns of the conversation.
 
         Args:
             prefix: The start of the keys. An empty text means all records.

@@ -142,7 +142,8 @@ class SQLiteFile:
         with suppress(FileExistsError):  # SQLite would create the file with the mode from the umask
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL, 0o600))
         with closing(sqlite3.connect(self.path, timeout=TRY_SECONDS, isolation_level=None)) as db:
-            db.execute("PRAGMA synchronous = FULL")  # after a power cut, a lost claim would be sent twice
+            # Otherwise a power cut could lose a claim, and its request would be sent twice.
+            db.execute("PRAGMA synchronous = FULL")
             db.execute("BEGIN IMMEDIATE")
             self._check_tables(db)
             steps = self._waiting()

@@ -262,7 +262,10 @@ def redact_header(name: str, value: str, *, keep_text: bool) -> str:
 
 
 def redact_path(path: str, route: str, *, keep_text: bool) -> str:
-    """Replace the placeholders' values in *path*, except the job's id. If *route* differs, replace all."""
+    """Replace the placeholders' values in *path*, except the job's id.
+
+    If *path* and *route* have different numbers of segments, redact the complete path.
+    """
     if keep_text:
         return path
     steps, places = path.split("/"), route.split("/")

@@ -143,7 +143,7 @@ _HINTS = {"pause": "; delay= is the time before the response, in seconds", "seco
 
 
 def _check_options(method: str, options: Mapping[str, Any], allowed: type) -> None:
-    """Refuse options without an effect, because a test could then pass for the wrong reason."""
+    """Refuse options that have no effect. A test with such an option could pass for the wrong reason."""
     names = list(allowed.__annotations__)
     for name in options:
         if name not in names:

@@ -147,14 +147,14 @@ class LoopConnections:
         return cast("Connection", connection)
 
     async def close(self) -> None:
-        """Close the own connections, after the running steps."""
+        """Close the connections that this object opened, after the running steps have ended."""
         if self._pool is not None:
             await self._pool
             with suppress(Exception), TimeLimit(asyncio.get_running_loop().time() + CLOSE_SECONDS):
                 await self._pool.close()  # a cancelled close() terminates the connections
 
     def abandon(self) -> None:
-        """Drop the own connections."""
+        """Drop the connections that this object opened."""
         if self._pool is not None:
             with suppress(Exception):  # the loop is closed
                 self._pool.terminate()

@@ -58,7 +58,7 @@ def explain(error: Exception, table: str) -> tuple[str, bool]:
     if isinstance(error, asyncpg.DataError):
         return "DataError: a key or value cannot be stored", False  # the error's text may show them
     if isinstance(error, TimeoutError) and not str(error):
-        return REASONS["57014"], True  # while asyncpg connects
+        return REASONS["57014"], True  # raised while asyncpg connects
     state = getattr(error, "sqlstate", None) or ""
     reason = REASONS[state].format(table=table) if state in REASONS else described(error)
     if state not in REASONS and (isinstance(error, OSError) or state.startswith(UNREACHABLE)):

@@ -53,8 +53,8 @@ class PostgresStore:
     several calls of ``asyncio.run``, and :meth:`close` closes the connections. With a function, the store
     belongs to the event loop that uses it first.
 
-    Each step is a separate transaction, never a part of your transaction. Otherwise a claim that you roll
-    back would be sent again. PgBouncer may be used, also in transaction mode.
+    Each step is a separate transaction, never a part of your transaction. Otherwise your rollback could
+    remove a claim, and its request would be sent again. PgBouncer may be used, also in transaction mode.
 
     Conversations contain the keys of threads.
 
@@ -196,7 +196,7 @@ class PostgresStore:
         await self._statement(self._sql.refund, [window.key for window in windows], slot)
 
     async def _correct(self, keys: Collection[str]) -> None:
-        with suppress(StateError):  # the server is read-only
+        with suppress(StateError):  # a read-only server refuses this
             await self._statement(self._sql.correct, list(keys))
 
     async def _clean_at_times(self) -> None:
@@ -265,7 +265,8 @@ class PostgresStore:
 def _begin(seconds: float) -> str:
     """Return the statements that start a transaction of at most *seconds*.
 
-    The isolation level is set, because with the level of a role a count could be wrong.
+    The transaction sets its isolation level, because a role can have another default level. With another
+    level, a count could be wrong.
     """
     settings = [
         f"SET LOCAL {name}_timeout = {min(LARGEST_INT, max(1, round(seconds * 1000 * part)))}"

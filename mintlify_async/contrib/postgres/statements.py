@@ -16,7 +16,8 @@ from typing import Final
 from mintlify_async.argument_checks import check_text
 from mintlify_async.errors import ConfigurationError, printable
 
-# Keys are sorted by their bytes, so the keys of a folder are a range. The sorting of a language would differ.
+# Keys are sorted by their bytes, so the keys of a folder are a range. In the sort order of a language, they
+# may not be a range.
 _SCHEMA: Final = """\
 CREATE TABLE IF NOT EXISTS {table} (
     key text COLLATE "C" NOT NULL,
@@ -61,7 +62,8 @@ SELECT ok.ok OR (cardinality($4::text[]) > 0 AND cardinality($4::text[]) = (
     SELECT count(*) FROM {{table}} r WHERE r.key = ANY($4::text[]) AND r.version = $6::text AND {_LIVE}))
 FROM ok"""
 
-# $1 logs, $2 amounts, $3 seconds, $4 slot, $5 block. `c` counts, `b` reads the block, `v` decides.
+# $1 logs, $2 amounts, $3 seconds, $4 slot, $5 block. `c` counts, `b` reads the block, `v` decides whether the
+# slot is taken.
 _COUNT: Final = f"""{_NOW},
 w AS (SELECT * FROM unnest($1::text[], $2::int8[], $3::float8[])
     WITH ORDINALITY AS w(key, amount, seconds, nr)),
@@ -93,7 +95,8 @@ FROM t, v LEFT JOIN c ON true ORDER BY c.nr"""
 # $1 logs, $2 slot.
 _REFUND: Final = "DELETE FROM {table} WHERE key = ANY($1::text[]) AND slot = $2::text AND slot <> ''"
 
-# $1 keys of records and logs. Skips locked rows, because the other transaction writes a current date.
+# $1 keys of records and logs. Skips locked rows, because the transaction that locked them writes a current
+# date.
 _CORRECT: Final = f"""{_NOW},
 ahead AS MATERIALIZED (SELECT r.key, r.slot FROM t, {{table}} r
     WHERE r.key = ANY($1::text[]) AND r.since > t.now FOR UPDATE OF r SKIP LOCKED)
@@ -106,7 +109,7 @@ old AS MATERIALIZED (SELECT r.key, r.slot FROM t, {{table}} r
 DELETE FROM {{table}} r USING old WHERE r.key = old.key AND r.slot = old.slot"""
 
 # $1 numbers of locks, $2 seconds. If a transaction waits for its client in the middle of a statement, it
-# counts as active, so no limit of the server ends it. Its client was stopped, or cannot be reached.
+# counts as active, so no limit of the server ends it. Such a client was stopped, or cannot be reached.
 _END_STOPPED: Final = """\
 SELECT pg_terminate_backend(l.pid)
 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid AND a.datid = l.database
@@ -154,8 +157,8 @@ class Statements:
     def locks(self, numbers: Iterable[int]) -> list[str]:
         """Return the statements that lock *numbers* until the end of the transaction.
 
-        A lock is a number in the whole database. The number is combined with the table's own number, which
-        does not depend on how the table's name is written.
+        All tables of a database share the numbers of locks. So each number is combined with the table's own
+        number, which does not depend on how the table's name is written.
         """
         return [
             f"SELECT pg_advisory_xact_lock('{n}'::int8 # '{self.table}'::regclass::oid::int8)"

@@ -131,9 +131,10 @@ _REFUND: Final = "for _, key in ipairs(KEYS) do redis.call('ZREM', key, ARGV[1])
 class RedisStore(RedisScripts, NothingToClose):
     """A store on Redis, shared by all processes and machines that use it. The server's time is used.
 
-    The store is as durable as the Redis, because a claim that Redis lost can be sent again. Run Redis with
-    ``appendonly yes`` (and ``appendfsync always`` against power cuts), and with ``maxmemory-policy
-    noeviction``. If Redis has still lost slots, each process enters its own count of slots again.
+    The store is only as durable as the Redis. If Redis has lost a claim, its request can be sent again. Run
+    Redis with ``appendonly yes`` (and ``appendfsync always`` against power cuts), and with
+    ``maxmemory-policy noeviction``. If Redis has still lost slots, each process enters its own count of slots
+    again.
 
     Conversations contain the keys of threads.
 
@@ -247,7 +248,8 @@ def _folder(window: Window) -> str:
 
 
 def _change(value: bytes | None) -> bytes:
-    # As UTF-8 text, so that a client that decodes replies can also read the value. ASCII does not change.
+    # Written as UTF-8 text, so that a client that decodes replies can also read the value. ASCII bytes do not
+    # change.
     return b"-" if value is None else b"+" + value.decode("latin-1").encode()
 
 

@@ -119,7 +119,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
             if frames or ended:  # an entry's id is the size of the answer up to the entry's end
                 fields = {"frames": frames, "ended": int(ended)}
                 pipe.xadd(stream, fields, id=f"{at + len(frames)}-{int(ended) + 1}")
-            if ended:  # after the last bytes, because a reader reads them when this key is gone
+            if ended:  # deleted last, because a reader that does not find this key expects all bytes
                 pipe.delete(alive)
             else:
                 pipe.set(alive, 1, px=LOST_MS)

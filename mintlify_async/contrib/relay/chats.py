@@ -51,7 +51,8 @@ class Chat:
 
     Attributes:
         messages: The messages that are sent, as JSON objects.
-        answer_id: The id under which a store keeps the answer; "" means the id of the service.
+        answer_id: The id under which a store keeps the answer. With "", the store uses the id that the
+            service gave the answer.
         used_ids: The ids of the messages before the answer.
         hider: Removes text that no web page may get.
         progress: Data for the history while this question is being answered: the question, its place in the
@@ -164,7 +165,10 @@ class PageChat(Chat):
         return had_thread
 
     def frames(self, wire: Wire, thread: Thread | None) -> list[bytes]:
-        """Return the web page's event for *wire*. Two events contain the sealed thread in their metadata."""
+        """Return the web page's event for *wire*.
+
+        The ``start`` and ``finish`` events contain the sealed thread in their metadata.
+        """
         if thread is None or wire["type"] not in ("start", "finish"):
             return super().frames(wire, thread)
         return [self._with_seal(self.hider.hide(event), thread) for event in self._page_events(wire)]
@@ -259,7 +263,10 @@ class StoredChat(Chat):
         return super().frames(wire, thread)
 
     def _kept(self, message: Message) -> Message:
-        """Return *message* for the store, with the page's id and the thread's domain, without the thread."""
+        """Return *message* as it is stored.
+
+        It has ``answer_id`` as its id, and the thread's domain, but not the thread's id and key.
+        """
         wire = self.hider.hide(message.to_wire())
         if self._domain is not None:
             metadata = wire.get("metadata")

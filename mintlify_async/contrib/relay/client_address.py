@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mintlify_async.relay")
 
-ADDRESS_SHARE = 4  # one address may use this fraction of all places, and of all arriving bytes
+ADDRESS_SHARE = 4  # one IP address may use 1 / ADDRESS_SHARE of all places, and of all arriving bytes
 
 # IPv6 addresses that end with an IPv4 address: mapped, translated and compatible addresses, NAT64 (RFC 6052).
 _WITH_IPV4 = (IPv6Network("::/64"), IPv6Network("64:ff9b::/96"))

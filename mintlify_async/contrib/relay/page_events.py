@@ -43,7 +43,7 @@ _SHAPES = shapes(
         "tool-input-available": "toolCallId toolName input providerExecuted? dynamic? providerMetadata?",
         "tool-output-available": "toolCallId output providerExecuted? dynamic?",
         "tool-output-error": "toolCallId errorText providerExecuted? dynamic?",
-        # This type is newer than 5.0.0. Without it, a call would have no part. Two older events replace it.
+        # This type is newer than 5.0.0. SafeEvents replaces it with two older events, so the call has a part.
         "tool-input-error": "toolCallId toolName input errorText dynamic?",
         "source-url": "sourceId url title? providerMetadata?",
         "source-document": "sourceId mediaType title filename? providerMetadata?",
@@ -96,7 +96,8 @@ class SafeEvents:
         if part in self._open:
             return self._part(part, step, event)
         if kind == "start":
-            # With a second id, the page would show a second message. Without an id, the page makes one.
+            # A second id is left out, because the page would show a second message. If there is no id, the
+            # page makes one.
             if self._named or not is_id(event.get("messageId")):
                 event.pop("messageId", None)
             self._named = self._named or "messageId" in event

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Wire = dict[str, Any]
 
-ID_CHARACTERS = 200  # useChat makes ids of 16 characters, the service of fewer than 100
+ID_CHARACTERS = 200  # ids from useChat have 16 characters, and ids from the service have fewer than 100
 ADDRESS_CHARACTERS = 2_000  # browsers and servers accept little more
 NAME_CHARACTERS = 1_000  # a title, a file's name, a media type, a source's id
 MOST_PARTS = 1_500  # of all messages that are sent, because the session checks each part
@@ -160,7 +160,7 @@ def _characters(part: Wire) -> int:
 
 
 def _seal(body: Wire, history: list[Any]) -> str | None:
-    """Return the sealed thread, which is the ``threadId`` of the request or of the newest answer with one."""
+    """Return the sealed thread: the ``threadId`` of the request, or of the newest answer that has one."""
     metadata = [message.get("metadata") for message in reversed(history) if message["role"] == "assistant"]
     tokens = [body.get("threadId"), *(data.get("threadId") for data in metadata if is_object(data))]
     token = next((token for token in tokens if token is not None), None)

@@ -95,7 +95,7 @@ class PageResponse(Response):
                                 frames, place = await log.read(place)
                                 reading = False
                                 now = time()
-                                limit.at = now + STALL  # later, so the limit need not be watched again
+                                limit.at = now + STALL  # this only extends the limit, so its timer stays
                             if not started:
                                 if log.refusal is not None:
                                     raise log.refusal

@@ -426,8 +426,8 @@ def _on_signal(number: int, notify: Callable[[], object]) -> Generator[None]:
         notify()
         present(number, frame)
 
-    # If the server has no handler, this handler is not installed, because nothing would end the process after
-    # the drain.
+    # This handler is installed only if the server has one. Otherwise nothing would end the process after the
+    # drain.
     if callable(present) and threading.current_thread() is threading.main_thread():
         signal.signal(number, handle)
     try:

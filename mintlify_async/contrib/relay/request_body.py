@@ -1,7 +1,7 @@
 """Reads the request bodies of web pages, and limits their size, their time and the work to parse them.
 
 The bytes of all arriving bodies together are limited. An IP address may use a quarter. If the limit is
-reached, the largest body of the address with the most bytes is ended. Other web pages can still send.
+reached, the largest body of the IP address that has the most bytes is ended. Other web pages can still send.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from .refusal_texts import (
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-MAX_BODY_BYTES = 4 * 1024 * 1024  # of one body, the default of Relay(max_body_bytes=)
+MAX_BODY_BYTES = 4 * 1024 * 1024  # maximum size of one body, the default of Relay(max_body_bytes=)
 ARRIVING_BYTES = 16 * 1024 * 1024  # the server also buffers, up to 256 KiB for each connection
 PIECE_BYTES = 64 * 1024
-MOST_VALUES = 50_000  # of the request's JSON, with names (about 20 ms to parse)
+MOST_VALUES = 50_000  # maximum number of values and names in the JSON (about 20 ms to parse)
 MOST_ESCAPES = 500_000  # backslashes (about 10 ms to parse)
 BODY_SECONDS = 30.0  # maximum time for the complete body to arrive
 LINGER = 1.0  # maximum time for reading the rest of a refused body, in seconds
@@ -104,7 +104,7 @@ class ArrivingBodies:
         return body in self._bodies
 
     def _end_largest(self) -> None:
-        """End the largest body of the address with the most bytes. Its bytes are freed immediately."""
+        """End the largest body of the IP address that has the most bytes. The body's bytes are freed now."""
         address = max(self._sizes, key=self._sizes.__getitem__)
         of_address = (body for body in self._bodies if body.address == address)
         largest = max(of_address, key=lambda body: body.size)
@@ -193,7 +193,7 @@ async def _check_values(raw: bytes) -> None:
     if raw.count(b"\\") > MOST_ESCAPES:
         raise _too_large()
     plain = raw.replace(rb"\\", b"").replace(rb"\"", b"")
-    if plain.count(b'"') > 2 * MOST_VALUES + 2:  # two for each string
+    if plain.count(b'"') > 2 * MOST_VALUES + 2:  # each string has two quotation marks
         raise _too_large()
     await asyncio.sleep(0)
     outside = b"".join(plain.split(b'"')[::2])  # the text outside of strings

@@ -1,7 +1,8 @@
 """One running answer. A task asks the question and writes the web page's events to a log.
 
 The task ends when the answer has ended, when a user pressed Stop, when the chat's next question came, or when
-the answer had no reader for the grace period. Responses to web pages read the log, and may start and end.
+the answer had no reader for the grace period. Responses to web pages read the log. They may start and end at
+any time.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ log = logging.getLogger("mintlify_async.relay")
 Outcome = Literal["finished", "failed", "left", "interrupted"]
 EndHook = Callable[["RelayedAnswer"], object]
 
-MAX_BYTES = 8 * 1024 * 1024  # of one answer, and a larger answer ends with an error
-TURN_BYTES = 32 * 1024  # written in one cycle of the event loop, before other tasks run
+MAX_BYTES = 8 * 1024 * 1024  # maximum size of one answer. A larger answer ends with an error
+TURN_BYTES = 32 * 1024  # bytes written in one cycle of the event loop, before other tasks run
 MAKE_WAY = 2.0  # maximum seconds that a chat's next question waits for the running answer to stop
 BEAT = 0.5  # seconds between writes of a silent answer. A write shows that its worker is alive, and gets Stop
 
@@ -91,7 +92,8 @@ class Asker:
         user: The user's id.
         address: The IP address, or its prefix, as named by :class:`.ClientAddresses`.
         chat_id: The chat's id from the page, or None.
-        chat_key: The name of the chat in a store, which shows no user and no chat. Without a chat, "".
+        chat_key: The name of the chat in a store. It is a hash, from which nobody can read the user or the
+            chat. Without a chat, "".
     """
 
     user: str
@@ -302,7 +304,7 @@ class RunningAnswer:
         if self._reply is not None:
             try:
                 await self._reply.close()
-            except Exception as error:  # from the store
+            except Exception as error:  # the store failed
                 self._fail(error)
 
     def _ending(self) -> Outcome:
@@ -379,7 +381,10 @@ class RunningAnswer:
             self.resumable = False
 
     async def _copy(self, shared: RedisStreamStore) -> None:
-        """Copy the log to *shared* until the answer ends. A write returns Stop, and whether others read."""
+        """Copy the log to *shared* until the answer ends.
+
+        Each write returns whether the answer must stop, and whether it has a reader on another worker.
+        """
         loop_time = asyncio.get_running_loop().time
         place, written, away = 0, loop_time(), False
         while True:
