@@ -18,6 +18,7 @@ import pytest
 from aiohttp import web
 
 from mintlify_async.cli.argument_parser import make_parser
+from mintlify_async.http.connection_errors import version_numbers
 from mintlify_async.testing import Cut, LocalService
 from tests.support.child_process import child_environment
 from tests.support.command_line import run, start
@@ -267,6 +268,8 @@ async def company_proxy() -> AsyncIterator[tuple[str, list[str]]]:
 )
 async def test_a_proxy_with_a_password(service, command):
     """By the variable, the flag, or the environment. Without the password, the error says where it goes."""
+    if "--wait" in command and version_numbers(aiohttp.__version__) < (3, 13, 3):
+        pytest.skip("this aiohttp sends no password with the second request of a connection")
     async with company_proxy() as (proxy, seen):
         url = f"http://ann:geheim@{proxy}"
         ways = [([], {"MINTLIFY_PROXY": url}), (["--proxy", url], {})]
