@@ -295,7 +295,7 @@ class JobHandle(InModels):
                     'wait for it, or pass on_active="wait" or "send"'
                 )
 
-    async def _post(self, core: Core, call: Call, sending: Sending) -> str:
+    async def _post(self, core: Core, call: Call, sending: Sending) -> JobRef:
         """Send the follow-up, record its time in the job's state, and return its reference."""
         if sending.until <= asyncio.get_running_loop().time():
             raise APITimeoutError(
@@ -318,7 +318,7 @@ class JobHandle(InModels):
         record = job if job.status and job.id == self.id else None
         under_way.end(moment(response_headers(job, None)), record)
         state.raw = job.raw
-        return str(self.ref)
+        return self.ref
 
 
 def _record_of(look: Look) -> Job:

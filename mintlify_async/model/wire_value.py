@@ -438,7 +438,7 @@ def _writer(converter: Converter, cls: type[Any]) -> Callable[[Any], dict[str, A
             omit_if_default=not isinstance(field.default, str),  # texts are always written
         )
     generated = make_dict_unstructure_fn(cls, converter, _cattrs_use_linecache=False, **overrides)
-    has_type = hasattr(cls, "type") and "type" not in overrides
+    has_type = hasattr(cls, "type")
 
     def write(value: Any) -> dict[str, Any]:
         wire = generated(value)

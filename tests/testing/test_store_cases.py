@@ -112,6 +112,14 @@ class CountsRepeatsTwice(MemoryStore):
         return await super().take(windows, slot=slot, block=block)
 
 
+class RefusesRepeatsWhenFull(MemoryStore):
+    async def take(self, windows, *, slot, block):
+        look = await super().take(windows, slot=None, block=block)
+        if any(usage.used >= window.amount for usage, window in zip(look.usage, windows, strict=True)):
+            return evolve(look, taken=False)
+        return await super().take(windows, slot=slot, block=block)
+
+
 class AllowsOneMore(MemoryStore):
     async def take(self, windows, *, slot, block):
         more = [evolve(window, amount=window.amount + 1) for window in windows]
@@ -181,6 +189,7 @@ class RefundsOnlyTheFirstWindow(MemoryStore):
         (AllowsTooLate, "test_a_slot_is_free_again_after_the_window"),
         (AllowsTooSoon, "test_no_window_of_any_position_has_more"),
         (CountsRepeatsTwice, "test_a_taken_slot_may_be_asked_for_again"),
+        (RefusesRepeatsWhenFull, "test_a_taken_slot_may_be_asked_for_again"),
         (ForgetsRefunds, "test_a_refund"),
         (RefundsOnlyTheFirstWindow, "test_a_refund"),
         (ForgetsBlocks, "test_a_block_refuses_all"),

@@ -136,6 +136,19 @@ async def test_regenerate_and_edit(here, make, kept):
 
 
 @pytest.mark.parametrize(
+    ("target", "kept"), [(None, ["u2", "u3"]), ("answer", ["u2", "u3"]), ("u3", ["u2", "u3"]), ("u2", ["u2"])]
+)
+async def test_another_answer_to_a_question_of_two_messages(here, store, target, kept):
+    """Both messages are asked again. If the page names the first one, the second one is not."""
+    before = await say(here, form(TEXT))
+    conversation = here.session.conversation(id="chat-1", store=store, owner=USER)
+    two = [Message.user("In the app.", id="u2"), Message.user("And with SSO?", id="u3")]
+    answer = (await conversation.ask(two).run()).message.id
+    await say(here, again(messageId=answer if target == "answer" else target))
+    assert asked(here) == ["u1", before, *kept]
+
+
+@pytest.mark.parametrize(
     "script",
     [
         {"status": 429, "times": None},
