@@ -26,7 +26,8 @@ DEDUPE_KEY_MAX_CHARACTERS: Final = 512
 """Maximum length of a key. Every database takes a primary key of this length. A prompt is no good key."""
 
 LARGEST: Final = 1e300
-"""Largest number that is sent or counted with. A larger int may not fit into a float or into JSON."""
+"""Largest number that is sent or used in a calculation. A larger int may not fit into a float or into JSON.
+"""
 
 # Real answers stay under 20 levels. If a value were nested deeper than the interpreter's stack allows, it
 # could be parsed but not printed, copied or sent again.
@@ -376,7 +377,7 @@ def check_job_id(value: object, name: str = "job_id") -> str:
 
 
 def check_segment(value: object, name: str, *, source: str = "the identifier from the dashboard") -> str:
-    """Return *value* if it can be one segment of a path. A person has probably copied it from *source*.
+    """Return *value* if it can be one segment of a path. The error about empty text asks for *source*.
 
     Raises:
         ConfigurationError: As for :func:`check_job_id`. Blank text and control characters are also refused.
@@ -555,7 +556,8 @@ def is_loopback(url: str) -> bool:
 # What is sent ---------------------------------------------------------------------------------------
 
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# With "expect", the headers are sent before the body, so the package could not say "nothing was sent".
+# With "expect", aiohttp sends the headers and waits before it sends the body. So the package could not say
+# "nothing was sent".
 _OUR_HEADERS: Final = ("authorization", "connection", "expect", "host", "transfer-encoding")
 
 
@@ -616,7 +618,7 @@ def check_json(content: object, name: str, *, sent: bool = False, depth: int = M
         content: The value.
         name: The argument's name, for the error.
         sent: Whether *content* is sent. Then numbers must be finite, and lone surrogates are refused.
-        depth: How deep it may be nested.
+        depth: How deep *content* may be nested.
 
     Raises:
         ConfigurationError: JSON cannot express *content*, or it is nested deeper than *depth*. The error

@@ -187,8 +187,8 @@ class OutcomeUnknownError(MintlifyError):
     """An agent POST was sent and its outcome is unknown. The job may exist.
 
     The package never sends the POST again, because a second job costs money and opens a second pull request.
-    Check the dashboard or the repository before you send it again. The message names the next step of a call
-    with a ``dedupe_key``.
+    Check the dashboard or the repository before you send it again. If the call has a ``dedupe_key``, the
+    message of this error says what to do next.
 
     Attributes:
         operation: ``create_job`` or ``send_message``.
@@ -200,11 +200,11 @@ class OutcomeUnknownError(MintlifyError):
         request_id: The request id, or None.
         sent_at: When the request was sent, in seconds since the epoch, or None.
         prompt_sha256: SHA-256 of the prompt, which identifies the prompt without its text.
-        reason: ``timeout``, ``connection_lost``, ``unreadable_answer`` (a success that is not a job),
-            ``server_error`` (5xx), ``session_closed`` (the session was closed during the request),
-            ``cancelled`` (the call that sent the request was cancelled), or ``not_recorded`` (the process
-            that sent the request recorded no outcome). A later call with the same ``dedupe_key`` gets the
-            same reason and status.
+        reason: ``timeout``, ``connection_lost``, ``unreadable_answer`` (a 2xx response without a
+            readable job, or a response that is not HTTP), ``server_error`` (5xx), ``session_closed`` (the
+            session was closed during the request), ``cancelled`` (the call that sent the request was
+            cancelled), or ``not_recorded`` (the process that sent the request recorded no outcome). A later
+            call with the same ``dedupe_key`` gets the same reason and status.
         dedupe_key: The ``dedupe_key`` of the call, or None.
     """
 

@@ -99,7 +99,7 @@ class DeltaDecoder:
     # because this class neither parses the fields before the text nor calls the delta's class.
 
     def __init__(self) -> None:
-        self._head: str | None = None  # the start of the last delta, up to its text
+        self._head: str | None = None  # the JSON of the last delta before its text
         self._class: type[_Delta] = TextDelta
         self._id = ""
 

@@ -51,7 +51,9 @@ _CLEARED: Final = {
     "preliminary": None,
     "input_encoding": None,
 }
-"""Maps each state of a tool's part to the fields that this state clears if the event does not set them."""
+"""Maps fields of a tool's part to their empty values. A change of the state clears each of these fields that
+the change does not set.
+"""
 
 
 @define(eq=False, repr=False)
@@ -277,7 +279,7 @@ class MessageBuilder:
     def text_at(self, at: int) -> str | None:
         """Return the text of the part at index *at*, or None if it is no text part.
 
-        If no earlier text part is open, the text is complete up to now; see :meth:`settle`.
+        If an earlier text part is open, the text may lack its newest deltas; see :meth:`settle`.
         """
         first = next(iter(self.open_texts.values()), None)
         if first is not None and first.at == at:

@@ -290,12 +290,14 @@ class Reply(Extras, AsyncOnly):
         """Return an async iterator of chat messages that grow with the answer.
 
         Each :class:`Edit` contains a message's full text and the text to append. If its ``index`` is new,
-        send the text as a message, else edit that message. Text that arrives between two edits is in the next
-        edit. All received text is yielded before the iterator ends or raises. ``break`` closes the reply. The
-        text is the same as in :attr:`text_stream`. Yielded text stays, even after a ``reset-step``.
+        send the text as a new message. Otherwise edit the message with this index. Text that arrives between
+        two edits is in the next edit. All received text is yielded before the iterator ends or raises.
+        ``break`` closes the reply. The text is the same as in :attr:`text_stream`. Yielded text stays, even
+        after a ``reset-step``.
 
         Args:
-            every: Seconds between one edit and the next, counted from your request for the next edit.
+            every: Minimum seconds from your request for the next edit to that edit. ``async for`` requests
+                the next edit when your code has finished the last one. The first edit does not wait.
                 Telegram and Slack accept about one edit per second in one chat.
             limit: Maximum length of a message, in UTF-16 code units (Telegram: 4096, Discord: 2000), at least
                 200. A longer answer continues in another message, split as by :func:`split_markdown`.
@@ -365,7 +367,10 @@ class Reply(Extras, AsyncOnly):
     # Opening ----------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Send the question, and return this reply when the answer has started. Raises as :meth:`run`."""
+        """Send the question, and return this reply when the answer has started.
+
+        Raises the same errors as :meth:`run`.
+        """
         self._entered = True
         await self._start()
         return self
@@ -427,7 +432,7 @@ class Reply(Extras, AsyncOnly):
                     self._live = live_response = await self._send(self._turn, core, call, observation)
         except BaseException as error:
             self._end("failed", error)
-            await self._end_turn(error, left=True)  # a block that was not entered has no exit
+            await self._end_turn(error, left=True)  # if opening fails, `async with` does not call __aexit__
             raise
         thread_headers = (self._assumptions.thread_id_header, self._assumptions.thread_key_header)
         self._so_far().begin(live_response.headers, thread_headers, live_response.secret)
@@ -460,7 +465,10 @@ class Reply(Extras, AsyncOnly):
         return self
 
     async def __anext__(self) -> StreamEvent:
-        """Return the next event. ``Finish`` follows after the turn was saved. Raises as :meth:`run`."""
+        """Return the next event. ``Finish`` follows after the turn was saved.
+
+        Raises the same errors as :meth:`run`.
+        """
         self._made_at = None
         if self._unsaved is not None:
             return await self._saved(self._unsaved)

@@ -62,7 +62,8 @@ class ThreadFinder:
         sent_thread = self._sent
         id = self._ids[min(self._ids)] if self._ids else sent_thread.id if sent_thread else None
         if id is None or (sent_thread is not None and sent_thread.id == id and sent_thread.key is not None):
-            return sent_thread  # the service sends the key once, so the sent key stays valid
+            # The service returns the key only once, so the key in the request stays valid.
+            return sent_thread
         matches = (self._keys[place][0] for place in sorted(self._keys) if self._keys[place][1] in (None, id))
         return Thread(id, next(matches, None))
 

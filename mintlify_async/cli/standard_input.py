@@ -103,7 +103,8 @@ def interruptible() -> Generator[None]:
             (_terminate if number == signal.SIGTERM else signal.default_int_handler)(number, frame)
 
     previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    ours = [number for number in previous if previous[number] not in (None, signal.SIG_IGN)]  # as in `nohup`
+    # An ignored signal stays ignored, as under `nohup`.
+    ours = [number for number in previous if previous[number] not in (None, signal.SIG_IGN)]
     for number in ours:
         signal.signal(number, end_read)
     try:

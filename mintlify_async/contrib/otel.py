@@ -183,7 +183,10 @@ class _Operation:
             self._measured.first_chunk()
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the span with the class of *error*. The error's text is content, because it may quote texts."""
+        """End the span with the class of *error*.
+
+        The error's text is recorded only with the content of messages, because it may quote them.
+        """
         self._measured.end(error)
         if error is not None:
             self._span.set_attribute("error.type", type(error).__name__)

@@ -42,7 +42,7 @@ async def open_store(url: str, *, setup: bool = True) -> AsyncGenerator[Store]:
 
 @asynccontextmanager
 async def _open_redis(url: str, setup: bool) -> AsyncGenerator[Store]:
-    from .redis import RedisStore  # first, because it names the missing extra
+    from .redis import RedisStore  # imported first, because its ImportError names the missing extra
 
     # isort: split
     from redis.asyncio import Redis

@@ -74,7 +74,11 @@ class _Guarded:
 
 @contextmanager
 def following(observation: Observation, *, active: bool, ends: bool) -> Generator[Observation, None, None]:
-    """Report a block. With *active*, it is one request. With *ends*, the observation ends with the block."""
+    """Report a block.
+
+    With *active*, the block makes one request, and the observation is the active one. With *ends*, the
+    observation ends with the block.
+    """
     try:
         with observation.active() if active else nullcontext():
             yield observation

@@ -20,7 +20,7 @@ from .transport import Transport
 
 
 class LoopPart(Protocol):
-    """An object of another wing that belongs to an event loop, such as a scheduler."""
+    """An object that belongs to an event loop and is made by another subpackage, such as a scheduler."""
 
     async def close(self) -> None:
         """End the object, on its own loop."""

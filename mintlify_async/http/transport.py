@@ -404,7 +404,10 @@ async def _one_turn(response: aiohttp.ClientResponse) -> None:
 
 
 def _is_refusal(status: int) -> bool:
-    """Return whether a response before the request can be trusted, because it says that nothing was done."""
+    """Return whether *status* says that the service did nothing.
+
+    Such a response counts even if it arrives before the request was sent.
+    """
     return not 200 <= status < 300 and status < 500 and status != 408
 
 

@@ -160,5 +160,5 @@ class KeyWatch:
 async def _read(store: Store, names: list[str]) -> Snapshot | None:
     try:
         return await store.read(names)
-    except Exception:  # this read sends nothing, and the next read may succeed
+    except Exception:  # nothing is sent because of this read, and the next read may succeed
         return None

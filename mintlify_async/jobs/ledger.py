@@ -68,8 +68,8 @@ class Claim:
     Args:
         key: The ``dedupe_key``.
         state: ``sending``: the request is being sent. ``unknown``: it was sent, and no result will be
-            recorded. ``done``: it was sent, and *result* is set. A ledger never returns a claim that is
-            ``claimed``.
+            recorded. ``done``: it was sent, and *result* is set. A ledger never returns a record with
+            the state ``claimed``, because such a record claims nothing.
         operation: ``create_job`` or ``send_message``.
         parts: A hash of each part of the request, by the part's name, such as ``prompt``.
         token: A random name of the attempt that made the claim.

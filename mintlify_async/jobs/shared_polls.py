@@ -115,10 +115,13 @@ class PollScheduler:
     async def look(
         self, core: Core, call: Call, state: JobState, due: float, deadline: float, *, first: bool
     ) -> Look | None:
-        """Poll after this call, at *due*, or earlier if another wait needs a poll. Return the outcome.
+        """Wait for a poll that starts after this call, at *due*. Return its outcome.
+
+        If another wait needs a poll earlier, that poll is shared.
 
         Args:
-            core: If no other wait with the same ``poll_key`` has planned a poll of the job, it polls the job.
+            core: The session core that polls the job, if no other wait with the same ``poll_key`` has planned
+                a poll of the job.
             call: The request to poll with.
             state: The job. A successful poll is recorded there before a wait gets it.
             due: When the poll should start, by the loop's time.

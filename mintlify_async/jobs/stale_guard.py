@@ -127,8 +127,9 @@ def _stands_still(since: Moment, look: Look) -> bool:
 def certain_at(since: Moment, look: Look, age: float, window: float) -> float:
     """Return the time from which a poll is certainly accepted, by the time of *look*'s loop.
 
-    Another process may make that poll. It has only the difference of two ``Date`` headers, so the time is a
-    whole number of seconds. One more second allows for a slower poll.
+    Another process may make that poll. That process has only the difference of two ``Date`` headers, which
+    have no fractions. So the remaining time is rounded up to full seconds. One more second allows for a
+    slower poll.
 
     Args:
         since: When the window started.
@@ -454,7 +455,7 @@ class JobStates:
     def note_look(self, state: JobState) -> None:
         """Keep whether the last poll of *state* showed the job's end.
 
-        Only jobs that have ended, or were recorded as ended, change anything.
+        If the job has not ended and was not recorded as ended, nothing changes.
         """
         with self._lock:
             self._final.pop(state.key, None)

@@ -75,7 +75,10 @@ def hidden(value: T) -> T | Secret:
 
 
 def type_name(value: object) -> str:
-    """Return the name of the type of *value*, which may be hidden."""
+    """Return the name of the type of *value*.
+
+    If *value* was replaced by a ``_Refused``, return the original type's name.
+    """
     return value.type_name if isinstance(value, _Refused) else type(value).__name__
 
 
@@ -160,7 +163,7 @@ def _forms(character: str, escape: str = r"\\{1,7}") -> str:
     """
     if not character:
         return ""
-    # Each nesting doubles the backslashes. The maximum keeps the search linear.
+    # Each nesting doubles the backslashes. The maximum of seven backslashes keeps the search linear.
     units = character.encode("utf-16-be", "surrogatepass")
     codes = [f"u(?i:{units[at : at + 2].hex()})" for at in range(0, len(units), 2)]
     escaped = escape + r"\\{1,7}".join(codes)

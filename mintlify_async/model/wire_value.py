@@ -390,7 +390,8 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     ignored = {"type"} - fields.keys() if hasattr(cls, "type") else set[str]()
 
     def read(content: Any, _: object, local_arguments: Mapping[str, Any] = EMPTY) -> Any:
-        sent_fields: Mapping[str, Any] = content  # without narrowing to unknown types
+        # A second name, because isinstance() narrows the type of `content` to unknown types.
+        sent_fields: Mapping[str, Any] = content
         if not isinstance(content, _OBJECT):
             raise DecodeProblem(" must be an object")
         values = {**local_arguments}

@@ -231,7 +231,10 @@ def block_seconds(gate: Gate, snapshot: Snapshot, stated: float | None) -> float
 
 
 def _fingerprint(*texts: str) -> str:
-    """Return a hash of a project, domain, key, address or user. The count has this name."""
+    """Return a hash of a project, domain, key, address or user.
+
+    Names of records in the store contain this hash.
+    """
     return hashlib.sha256("\0".join(["mintlify-async quota", *texts]).encode()).hexdigest()[:20]
 
 

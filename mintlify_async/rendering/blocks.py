@@ -107,7 +107,10 @@ def match_containers(text: str, containers: tuple[int, ...], *, is_new_item: boo
 
 
 def read_line(line: str, before: OpenBlocks = START) -> MarkdownLine:
-    """Return the kind of *line*, given without its ending, after the open blocks *before*."""
+    """Return the kind of *line*, which has no line ending.
+
+    *before* are the blocks that are open before the line.
+    """
     if not before.containers and before.fence is None and line[:1] not in _BLOCK_STARTS:  # most lines
         return MarkdownLine("more" if before.is_paragraph else "text", 0, _PLAIN)
     head = line[:HEAD_CHARACTERS].rstrip(" \t\r")

@@ -122,7 +122,7 @@ class Edits:
             this = weakref.ref(self)
 
             def consumer_ended(task: asyncio.Task[Any]) -> None:
-                edits = this()  # a traceback may keep the object alive after its task
+                edits = this()  # the Edits object may still exist, because a traceback may keep it alive
                 if edits is not None and edits._loop is not None:
                     edits._error = StateError(
                         "the task that read these edits has ended; read all edits in one task"

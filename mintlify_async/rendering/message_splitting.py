@@ -211,7 +211,10 @@ class Draft:
         return _Shown(*candidates[best], after, (*continuing, *[""] * (new - len(opened)), *opened))
 
     def _candidates(self, source: str, line: MarkdownLine) -> Iterator[tuple[str, str]]:
-        """Yield possible forms of the line, best first: a blank line or no text, and the line."""
+        """Yield possible forms of the line, best first.
+
+        Each is a pair: a blank line to insert before it (or an empty text), and the line.
+        """
         continues = line.kind == "more"
         if self._line is not None:
             indent = "    " if line.is_code and line.after.fence is None else ""
@@ -413,7 +416,10 @@ def _from_column(line: str, column: int) -> str:
 def _word_places(
     words: list[tuple[int, int]], end: int, spans: list[tuple[int, int]]
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield the places after words, up to *end*: end, rank, start of the next word."""
+    """Yield the places after words that end at *end* or before.
+
+    A place is: the end of the word, its rank, the start of the next word.
+    """
     for (_, stop), (word, _) in pairwise(words):
         if stop <= end:
             at = bisect_left(spans, (stop, 0)) - 1 if spans else -1

@@ -73,8 +73,8 @@ L = TypeVar("L", bound=Timed)
 class TimeLimits(set[L]):
     """The objects of one loop that end at some time. They share one alarm.
 
-    The alarm is not changed when its member is removed or moved to a later time. A new member is rarely the
-    next one that is due, so it usually needs no timer.
+    The alarm stays when the member that is due first is removed or moved to a later time. A new member is
+    rarely the next one that is due, so it usually needs no timer.
 
     Attributes:
         due: The time of the alarm. If a member's ``at`` moves before it, call :meth:`watch` again.
@@ -98,7 +98,8 @@ class TimeLimits(set[L]):
         self._alarm = Alarm(due, self._time_came) if due < math.inf else None
 
     def _time_came(self) -> None:
-        # Members that became due since then must wait, because the loop has not read its sockets for them.
+        # Members that became due after the time of the alarm must wait, because the loop has not read its
+        # sockets for them.
         due, self._alarm = self.due, None
         for member in list(self):
             if member.at <= due:

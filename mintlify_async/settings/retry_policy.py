@@ -41,8 +41,8 @@ class RetryPolicy:
         pause_after_429: Extra seconds of pause after a 429 without ``Retry-After``.
         retry_after_cap: Maximum pause that the service may ask for, in seconds. With a longer
             ``Retry-After``, the call fails immediately. The package never shortens the pause.
-        resend_questions: Also send a question again, before its first byte, if the connection was lost after
-            sending or the service responded with 5xx. Each question costs credits.
+        resend_questions: If the connection was lost after sending, or the service responded with 5xx, also
+            send a question again, unless its answer has started. Each question costs credits.
         budget: Number of retries that a session may make in a row. Each retry takes one, and each success
             gives back a tenth, so that a failing service is not flooded.
         within: The last attempt starts at most this many seconds after the call. None means no limit. A quota

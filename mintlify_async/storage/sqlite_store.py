@@ -26,9 +26,9 @@ class SQLiteStore(SQLStore):
     A step is on the disk when it returns. It raises :class:`~mintlify_async.errors.StateError` if the file
     cannot be used, if another process locks it for 10 s, or if it has another format version. The
     store uses this computer's clock. While the clock is ahead, records with *keep* disappear and slots become
-    free too early. They reappear when the clock is corrected, because expired records are deleted only after
-    30 days. The first step that then reads a slot, a block or a claim from that time sets the record's date
-    to the present.
+    free too early. The records reappear when the clock is corrected, because expired records are deleted only
+    after 30 days. After the correction, a slot, block or claim that was written while the clock was ahead has
+    a date in the future. The first step that reads it sets its date to the present.
 
     Do not fork a process while a step runs, because the file then stays locked for the child. Start
     worker processes with the start method ``spawn``, or before the first call.

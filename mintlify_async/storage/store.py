@@ -109,7 +109,8 @@ class Store(Protocol):
 
     Every method is one atomic step for tasks, threads and processes. A step limits its own time, and ends
     within a second if it is cancelled. It raises :class:`~mintlify_async.errors.StateError` if the store
-    cannot be used. After a cancellation or an error, a step may have been done, so steps can be repeated.
+    cannot be used. A cancelled or failed step may have changed the records. So callers may repeat a
+    step, and a repeated step must do no harm.
 
     Attributes:
         keep: Seconds for which finished records are kept, as the user chose. None keeps them without limit.

@@ -191,7 +191,7 @@ class Recorder:
         keep = partial(self._keep, steps())
         try:
             recorded = _RecordedResponse(await response, exchange, keep)
-        except BaseException as error:  # or a cancellation, so there is no response
+        except BaseException as error:  # an error or a cancellation: no response follows
             exchange.after = asyncio.get_running_loop().time() - exchange.at
             exchange.error = type(error).__name__
             keep(exchange)

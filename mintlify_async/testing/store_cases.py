@@ -255,7 +255,10 @@ CANCEL_SECONDS = 0.3
 """Seconds after which a step is cancelled while its message is held back."""
 
 MESSAGES = 4
-"""Number of messages of a step that are held back, one in each case. A step may have fewer."""
+"""Number of messages of a step that the test cases hold back. Each case holds back one message.
+
+A step may have fewer messages.
+"""
 
 
 class WireCases:

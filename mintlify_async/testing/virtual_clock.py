@@ -42,7 +42,9 @@ LONGEST_DELIVERY = 5.0
 """After this many real seconds, bytes that the kernel has not delivered do not stop the time any more."""
 
 LONGEST_START = 1.0
-"""Real seconds in which a thread must start its work. After that, its future stops the time no longer."""
+"""Real seconds in which a thread must start its work. After that, virtual time no longer stands
+still for its future.
+"""
 
 CLOSING_SECONDS = 0.05
 """Real seconds for the last bytes of a closed end to arrive, once for each connection."""

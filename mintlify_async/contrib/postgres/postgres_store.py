@@ -34,10 +34,11 @@ CLEAN_SECONDS: Final = 0.25
 """Maximum duration of a clean-up, in seconds. The caller of a step waits for it."""
 
 LIMITS: Final = {"idle_in_transaction_session": 0.5, "lock": 0.7, "statement": 0.9}
-"""The server's limits, as fractions of a step's time. The limits pass before the step's time is over,
-so that the server reports the reason.
+"""The server's limits, as fractions of a step's time. The limits expire before the step's time is over,
+so that the server still reports why the step failed.
 
-A release waits for the lock of a step whose commit is delayed, so that step must end first.
+If the commit of a step is delayed, a release waits for its lock. Therefore the server must end the step
+before the lock limit of the release expires.
 """
 
 LARGEST_INT: Final = 2**31 - 1
@@ -131,7 +132,10 @@ class PostgresStore:
             await self._step(lambda connection: run_transaction(connection, begin, self._sql.schema, ()))
 
     async def close(self) -> None:
-        """Close the connections of a URL, on every event loop. The records stay. The store stays usable."""
+        """Close the connections that this store opened from its URL, on every event loop.
+
+        The records stay. The store stays usable.
+        """
         loops, self._loops = self._loops, LoopLocal(self._connect)
         await loops.close()
 

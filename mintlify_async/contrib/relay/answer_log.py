@@ -46,7 +46,8 @@ class MemoryLog:
     Attributes:
         ended: Whether nothing more will be appended.
         readers: The number of readers.
-        refusal: The reason why there is no answer, for a response that has not started. None if there is one.
+        refusal: The reason why there is no answer, for a response that has not started. None if there is an
+            answer.
         size: The number of bytes in the log.
     """
 

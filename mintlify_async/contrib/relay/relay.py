@@ -403,7 +403,7 @@ async def _call(hook: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _without_patience(session: MintlifySession) -> MintlifySession:
-    """Return *session* with its own retry policy, which gives up after ``MAX_RETRYING`` seconds."""
+    """Return a copy of *session* whose last retry starts at most ``MAX_RETRYING`` seconds after the call."""
     retry = session.options.retry
     within = min(MAX_RETRYING, math.inf if retry.within is None else retry.within)
     return session.with_options(retry=evolve(retry, within=within))

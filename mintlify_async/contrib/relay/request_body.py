@@ -78,7 +78,7 @@ class ArrivingBodies:
         self._largest = largest
         self._share = max(largest, ARRIVING_BYTES // ADDRESS_SHARE)
         self._bodies: dict[ArrivingBody, None] = {}  # the oldest first
-        self._sizes: defaultdict[str, int] = defaultdict(int)  # by address
+        self._sizes: defaultdict[str, int] = defaultdict(int)  # by IP address
         self._size = 0
 
     @contextmanager
