@@ -43,6 +43,15 @@ exit status:
   130 interrupted  143 terminated
 """
 
+CHAT_COMMANDS: Final[Mapping[str, str]] = {
+    "/help": "list these commands",
+    "/new": "begin a new conversation, which is not kept",
+    "/undo": "take the last question and its answer back",
+    "/sources": "show the sources of the last answer again",
+    "/exit": "end",
+}
+"""The commands of a chat. Any other word that starts with ``/`` lists them. All other lines are sent."""
+
 EXAMPLES: Final[Mapping[str, str]] = {
     "ask": """\
 examples:
@@ -52,15 +61,13 @@ examples:
   git diff | mintlify-async ask --code - "Is the API used well?"
   mintlify-async ask --json Hi | jq -j 'select(.type == "text-delta").delta'
 """,
-    "chat": """\
-commands in the conversation:
-  /help      list these commands
-  /new       begin a new conversation, which is not kept
-  /undo      take the last question and its answer back
-  /sources   show the sources of the last answer again
-  /exit      end
-A line that is one such word is never sent. //word sends /word.
-""",
+    "chat": "\n".join(
+        [
+            "commands in the conversation:",
+            *(f"  {name:<10} {what}" for name, what in CHAT_COMMANDS.items()),
+            "A line that is one such word is never sent. //word sends /word.\n",
+        ]
+    ),
     "job": """\
 examples:
   mintlify-async job create "Fix the typos in the quickstart" --wait

@@ -15,14 +15,13 @@ import re
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from attrs import define
 
 import mintlify_async as mintlify
 
 from ..errors import ConfigurationError, MintlifyError
-from .argument_parser import EXAMPLES
+from .argument_parser import CHAT_COMMANDS
 from .ask import question_options
 from .error_advice import UsageError, explain
 from .exit_status import DONE, TROUBLE
@@ -31,9 +30,6 @@ from .settings import FOR_QUESTIONS, open_session
 from .show_answer import show_answer, show_sources
 from .standard_input import interruptible, is_closed, read_line
 from .terminal import Terminal
-
-COMMANDS: Final = dict[str, str](re.findall(r"(?m)^  (/\w+) +(.+)$", EXAMPLES["chat"]))
-"""The commands. Any other word that starts with ``/`` lists them. All other lines are sent."""
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
@@ -111,7 +107,7 @@ class _Talk:
             case _:
                 if command != "/help":
                     self.terminal.note(f"{command} is no command; /{command} sends it. Commands:")
-                for name, says in COMMANDS.items():
+                for name, says in CHAT_COMMANDS.items():
                     self.terminal.note(f"{name:10}{says}")
 
 
