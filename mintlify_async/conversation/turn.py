@@ -80,7 +80,7 @@ class ConversationTurn:
             what = "an earlier turn or the conversation's store took too long, so the question was not sent"
             raise timed_out("ask", "total", self._call.seconds, "no", what) from None
         self._close_reply = close_if_unused
-        return self._call.within(self._deadline - asyncio.get_running_loop().time())
+        return self._within_deadline(self._call)
 
     async def _begin(self) -> None:
         """Wait in line and check the store."""
@@ -111,7 +111,9 @@ class ConversationTurn:
             return None
         _log.warning("the service has lost a conversation's thread: the question is asked in a new one")
         self._history = evolve(self._history, thread=None)
-        call = self._prepare(self._history)
+        return self._within_deadline(self._prepare(self._history))
+
+    def _within_deadline(self, call: Call) -> Call:
         return call.within(self._deadline - asyncio.get_running_loop().time())
 
     def shown(self, site: str | None, characters: int | None) -> None:

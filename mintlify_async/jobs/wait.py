@@ -183,19 +183,19 @@ def _timeout_text(
     failing_for: float | None,
 ) -> str:
     """Return the text of a JobTimeoutError with these attributes."""
-    seen = "never seen" if job is None else printable(job.status)
+    status = "never seen" if job is None else printable(job.status)
     if failing_for is not None:
         text = f"no poll has succeeded for {failing_for:.1f} s"
-        text += "" if job is None else f" (last seen {seen})"
+        text += "" if job is None else f" (last seen {status})"
     else:
-        text = f"{seen} after {waited:.1f} s"
+        text = f"{status} after {waited:.1f} s"
     if certain_in is not None:
         text += (
             f", which may be the status before the follow-up; it is certain in {certain_in:.0f} s: "
             "wait again with this error's .ref"
         )
     elif failing_for is None and job is not None and not job.done:
-        known = seen == "active"
+        known = status == "active"
         text += "; it keeps running at the service" if known else ", a status that this version does not know"
     cause = "" if error is None else f": {error}"
     return f"job {printable(id)}: {text}{cause}"
