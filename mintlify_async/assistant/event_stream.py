@@ -201,7 +201,7 @@ class MessageStream:
         self.events_seen = 0
         self.ended = False
         self.earlier_text = ""
-        self.complete = False
+        self.complete = False  # kept, because each read of a reply looks at it
         self.queue: deque[str] = deque()
 
     # Input ------------------------------------------------------------------------------------
